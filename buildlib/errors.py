@@ -1,0 +1,151 @@
+"""Every way a build fails.
+
+An error is a value that a person can act on: where it is, what was expected, what was found, what to try.
+`render` is the only place that lays it out; commands and reporters print that text and no traceback.
+"""
+
+from __future__ import annotations
+
+# Exit statuses. 0 to 3 are doit's own (0 done, 1 a task failed, 2 a task could not run, 3 doit was used wrongly).
+EXIT_FAILED = 1
+EXIT_USAGE = 3
+EXIT_CATALOG = 4
+EXIT_LOCKED = 5
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class BuildError(Exception):
+    """A failure with its remedy.
+
+    what: one sentence, what went wrong.
+    where: file:line, device, URL or path it concerns.
+    expected, got: the two sides of a broken expectation.
+    remedy: the next thing to type or look at.
+    guide: section of the compile guide that knows this failure.
+    log: path of a log that holds more.
+    """
+
+    exit_status = EXIT_FAILED
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        expected: str | None = None,
+        got: str | None = None,
+        remedy: str | None = None,
+        guide: str | None = None,
+        log: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.got = got
+        self.remedy = remedy
+        self.guide = guide
+        self.log = log
+
+    def headline(self) -> str:
+        """The failure in one line: `where: what: expected X, got Y`."""
+        parts = [self.where] if self.where else []
+        parts.append(self.what)
+        if self.expected is not None:
+            got = f", got {self.got}" if self.got is not None else ""
+            parts.append(f"expected {self.expected}{got}")
+        elif self.got is not None:
+            parts.append(f"got {self.got}")
+        return ": ".join(parts)
+
+    def render(self) -> str:
+        """The whole message for a terminal, remedy and log on their own lines."""
+        lines = [self.headline()]
+        if self.guide:
+            lines.append(f"  why   guide section {self.guide}")
+        if self.remedy:
+            lines.append(f"  try   {self.remedy}")
+        if self.log:
+            lines.append(f"  log   {self.log}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class CatalogError(BuildError):
+    """models.yaml is wrong. Holds every problem found, not the first one only."""
+
+    exit_status = EXIT_CATALOG
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        count = f"{len(problems)} error{'s' if len(problems) != 1 else ''}, nothing was run."
+        super().__init__("\n".join((*problems, count)))
+
+
+class UsageError(BuildError):
+    """The command line asks for something that does not exist."""
+
+    exit_status = EXIT_USAGE
+
+
+class StoreError(BuildError):
+    """A file of the project's own state cannot be read or written."""
+
+
+class BuildLocked(BuildError):
+    """Another build holds the checkout and did not end in the time allowed."""
+
+    exit_status = EXIT_LOCKED
+
+
+class SourceError(BuildError):
+    """A source ONNX is missing, unreachable or not what it should be."""
+
+
+class ArtifactError(BuildError):
+    """A file is no artifact, is damaged, or cannot be read safely."""
+
+
+class DeviceError(BuildError):
+    """A device answered, and the answer is that this cannot be done."""
+
+
+class DeviceUnreachable(DeviceError):
+    """No answer: refused, timed out, or silent. What is fresh stays fresh."""
+
+
+class ConnectionLost(DeviceError):
+    """The link broke in the middle of a command. The step may be resumed."""
+
+
+class HostKeyError(DeviceError):
+    """The host key is unknown or changed. Never retried."""
+
+
+class RailRefused(BuildError):
+    """A rail: nothing overrides it. Nothing was changed."""
+
+
+class CompileFailed(BuildError):
+    """The compile ended with an error; its log is kept."""
+
+
+class VerdictRefused(BuildError):
+    """The artifact exists and is not good enough to go on with."""
+
+
+class InputChanged(BuildError):
+    """An input moved while its step ran: nothing is recorded."""
+
+
+class TargetError(BuildError):
+    """A models repository or other publishing target cannot take the artifact."""
+
+
+class Cancelled(BuildError):
+    """The user or the system asked the build to stop."""
+
+    exit_status = EXIT_INTERRUPTED
