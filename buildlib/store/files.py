@@ -1,0 +1,91 @@
+"""Files that are either whole or not there: temporary name, flush, rename; and hashing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from buildlib.errors import StoreError
+
+BLOCK = 1 << 20
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to write that takes path's place when the block ends well; on an exception nothing changes.
+
+    Raises StoreError where the directory cannot be written or the disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replaces a file's content in one step."""
+    with replacing(path, mode=mode) as file:
+        file.write(data)
+
+
+def copy(source: Path, destination: Path, *, mode: int = 0o644) -> str:
+    """Copies in one step; the sha256 of the bytes that were written, read once."""
+    hasher = hashlib.sha256()
+    with source.open("rb") as reader, replacing(destination, mode=mode) as writer:
+        while block := reader.read(BLOCK):
+            hasher.update(block)
+            writer.write(block)
+    return hasher.hexdigest()
+
+
+def hash_stream(file: BinaryIO) -> str:
+    """sha256 of the rest of an open file."""
+    hasher = hashlib.sha256()
+    while block := file.read(BLOCK):
+        hasher.update(block)
+    return hasher.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """sha256 of a file's bytes, 64 hex digits."""
+    with path.open("rb") as file:
+        return hash_stream(file)
+
+
+def sync_directory(path: Path) -> None:
+    """Makes a rename in this directory last over a power cut. Where directories can't be opened, nothing is lost."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot be written: {error.strerror or error}",
+        where=str(path),
+        remedy="check the directory's owner and the free space (`df -h`), then run doit again",
+    )

@@ -1,0 +1,75 @@
+"""One build at a time in a checkout. The kernel frees the lock of a process that died."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from buildlib.errors import BuildLocked
+
+
+@contextlib.contextmanager
+def exclusive(
+    path: Path,
+    purpose: str,
+    *,
+    wait: float,
+    on_wait: Callable[[str], None] = lambda holder: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
+    """Holds a lock file; waits up to `wait` seconds for another holder, telling on_wait once who it is.
+
+    purpose: what others are shown ("doit publish:nopp"). stop: asked while waiting; True gives up.
+    Raises BuildLocked when the wait ends without it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        _acquire(file, path, wait, on_wait, stop)
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%H:%M:%S")}).encode())
+        file.flush()
+        try:
+            yield
+        finally:
+            file.seek(0)
+            file.truncate()
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _acquire(
+    file: IO[bytes], path: Path, wait: float, on_wait: Callable[[str], None], stop: Callable[[], bool]
+) -> None:
+    deadline = time.monotonic() + wait
+    told = False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(path)
+            if not told:
+                on_wait(holder)
+                told = True
+            if stop() or time.monotonic() >= deadline:
+                raise BuildLocked(
+                    f"another build holds this checkout: {holder}",
+                    where=str(path),
+                    remedy="let it end, or end it by its pid, then run doit again",
+                ) from None
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _holder(path: Path) -> str:
+    try:
+        told = json.loads(path.read_bytes())
+        return f"{told['purpose']} (pid {told['pid']}, since {told['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a build that just started"

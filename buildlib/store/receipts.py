@@ -1,0 +1,96 @@
+"""Receipts and attempts on disk: `receipts/STAGE/KEY.json` is the truth, one file a finished step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buildlib.core.receipt import Attempt, Receipt
+from buildlib.store import files
+
+_receipt_decoder = msgspec.json.Decoder(Receipt)
+_attempt_decoder = msgspec.json.Decoder(Attempt)
+
+
+def now() -> str:
+    """The present moment as receipts write it: UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class ReceiptStore:
+    """What was done. A file that cannot be read is as good as absent: the step runs again."""
+
+    def __init__(self, root: Path) -> None:
+        self._receipts = root / "receipts"
+        self._attempts = root / "attempts"
+        self._latest = root / "latest"
+
+    def path(self, stage: str, key: str) -> Path:
+        """The receipt's file."""
+        return self._receipts / stage / f"{key}.json"
+
+    def get(self, stage: str, key: str) -> Receipt | None:
+        """The receipt of a step with this key, if it ever ended well."""
+        try:
+            receipt = _receipt_decoder.decode(self.path(stage, key).read_bytes())
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return receipt if receipt.key == key and receipt.stage == stage else None
+
+    def put(self, receipt: Receipt) -> None:
+        """Records a success, drops the model's failed attempt and notes the key as the latest."""
+        files.write(self.path(receipt.stage, receipt.key), _pretty(receipt))
+        self.note_latest(receipt.model, receipt.stage, receipt.device, receipt.key)
+        self.attempt_path(receipt.stage, receipt.model).unlink(missing_ok=True)
+
+    def forget(self, stage: str, key: str) -> None:
+        """Drops a receipt: the step is stale from now on."""
+        self.path(stage, key).unlink(missing_ok=True)
+
+    def all(self) -> Iterator[Receipt]:
+        """Every readable receipt."""
+        for path in sorted(self._receipts.glob("*/*.json")):
+            receipt = self.get(path.parent.name, path.stem)
+            if receipt is not None:
+                yield receipt
+
+    def latest_path(self, model: str) -> Path:
+        """The file that holds a model's latest keys."""
+        return self._latest / f"{model}.json"
+
+    def latest(self, model: str) -> dict[str, str]:
+        """A model's latest key by `stage@device`. Serves explanations only, never a decision."""
+        try:
+            return msgspec.json.decode(self.latest_path(model).read_bytes(), type=dict[str, str])
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return {}
+
+    def note_latest(self, model: str, stage: str, device: str | None, key: str) -> None:
+        """Remembers a key as the last one of a model's stage."""
+        known = self.latest(model)
+        name = f"{stage}@{device or ''}"
+        if known.get(name) != key:
+            files.write(self.latest_path(model), msgspec.json.encode({**known, name: key}))
+
+    def attempt_path(self, stage: str, model: str) -> Path:
+        """The file of a model's failed attempt."""
+        return self._attempts / stage / f"{model}.json"
+
+    def attempt(self, stage: str, model: str) -> Attempt | None:
+        """The model's last failed attempt at a stage, if it has not succeeded since."""
+        try:
+            return _attempt_decoder.decode(self.attempt_path(stage, model).read_bytes())
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def put_attempt(self, attempt: Attempt) -> None:
+        """Keeps a failure as evidence."""
+        files.write(self.attempt_path(attempt.stage, attempt.model), _pretty(attempt))
+
+
+def _pretty(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
