@@ -1,0 +1,67 @@
+"""Differences of keys in the words of models.yaml and the guide."""
+
+from __future__ import annotations
+
+from buildlib.core.catalog import Catalog, Device, Model
+from buildlib.core.flags import effective_profile, flag_origins
+from buildlib.core.key import Difference
+
+_ARGUMENTS = {
+    "frame_skip": "frame skip",
+    "model_size": "model size",
+    "camera_resolutions": "camera resolutions",
+    "expected_device": "expected device",
+    "kind": "kind",
+}
+
+
+def short(value: object) -> str:
+    """A value for the eye: digests in 8 digits, sizes as 1344x760, absence as `unset`."""
+    if value is None:
+        return "unset"
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
+        return f"{value[0]}x{value[1]}"
+    if isinstance(value, list):
+        return " ".join(short(part) for part in value)
+    text = str(value)
+    if len(text) in (40, 64) and all(c in "0123456789abcdef" for c in text):
+        return text[:8]
+    return text
+
+
+def subject_of(difference: Difference) -> str:
+    """What a difference is about: `OPENPILOT_HACKS`, `frame skip`, `tinygrad`, `ONNX`."""
+    area, _, rest = difference.path.partition(".")
+    if area == "flags":
+        return rest
+    if area == "arguments":
+        head, _, tail = rest.partition(".")
+        return f"{_ARGUMENTS.get(head, head)} {tail}".strip()
+    if area == "toolchain":
+        return rest.replace("_", " ").replace(".", " ")
+    if area == "onnx":
+        role = rest.partition(".")[0]
+        return "ONNX" if role in ("", "supercombo") else f"ONNX {role}"
+    if area == "script":
+        return "compile script"
+    return difference.path.replace(".", " ")
+
+
+def place_of(difference: Difference, catalog: Catalog, model: Model, device: Device) -> str:
+    """Where the present value comes from: a line of models.yaml, or the device."""
+    area, _, rest = difference.path.partition(".")
+    if area == "flags":
+        flag = flag_origins(catalog, model, device).get(rest)
+        profile = effective_profile(catalog, model, device)
+        return (
+            f"{flag.where} ({flag.origin})" if flag else f"{catalog.line(f'profiles.{profile.name}')} ({profile.name})"
+        )
+    if area == "arguments":
+        return catalog.line(f"models.{model.name}.{rest.partition('.')[0]}")
+    if area == "onnx":
+        return catalog.line(f"models.{model.name}.source")
+    if area in ("toolchain", "unit"):
+        return f"device {device.name}"
+    if area == "script":
+        return "the tool's own" if device.compile_script == "builtin" else f"device {device.name}"
+    return ""

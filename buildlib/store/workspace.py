@@ -1,0 +1,128 @@
+"""A checkout and its state: where everything lies, opened once a run.
+
+`.build/` is the project's memory: `receipts/` and `blobs/` are truth, `cache/` may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from buildlib.core.catalog import Catalog
+from buildlib.errors import CatalogError
+from buildlib.store import files
+from buildlib.store.blobs import BlobStore
+from buildlib.store.receipts import ReceiptStore
+from buildlib.store.stat_cache import StatCache
+
+CATALOG_NAME = "models.yaml"
+_VARIABLE = re.compile(r"\$\{(\w+)")
+
+
+class Workspace:
+    """One checkout. root: the directory that holds models.yaml."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.root = root
+        self.state = root / ".build"
+        self.environ = os.environ if environ is None else environ
+
+    @cached_property
+    def hashes(self) -> StatCache:
+        """sha256 of local files."""
+        return StatCache(self.state / "cache" / "stat.msgpack")
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        """The content store."""
+        return BlobStore(self.state / "blobs", self.hashes)
+
+    @cached_property
+    def receipts(self) -> ReceiptStore:
+        """Receipts and attempts."""
+        return ReceiptStore(self.state)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """models.yaml, parsed; the parsed form is kept by the hash of all that it came from.
+
+        Raises CatalogError with every problem.
+        """
+        return load_catalog(self.root / CATALOG_NAME, self.state / "cache" / "catalog.msgpack", self.environ)
+
+    def relative(self, path: Path) -> str:
+        """A path as receipts write it: from the root, with forward slashes."""
+        return path.relative_to(self.root).as_posix()
+
+    def artifact(self, model: str, name: str) -> Path:
+        """Where a model's artifact lies on the workstation."""
+        return self.root / "artifacts" / model / name
+
+    def compile_log(self, model: str) -> Path:
+        """The full log of the model's last compile, a by-product."""
+        return self.root / "artifacts" / model / "compile.log"
+
+    def observation(self, device: str) -> Path:
+        """What was last seen of a device."""
+        return self.state / "devices" / f"{device}.json"
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Saves what was learnt about files when the block ends, however it ends."""
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                self.hashes.save()
+
+
+def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog:
+    """Reads a catalog, from its cached form when text, variables and parser are the ones it was made from."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise CatalogError((f"{path.name}: expected a file in {path.parent}, got none",)) from None
+    except OSError as error:
+        raise CatalogError((f"{path.name}: expected a readable file, got {error.strerror}",)) from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise CatalogError((f"{path.name}:{line}: expected UTF-8 text, got byte 0x{raw[error.start]:02x}",)) from error
+    stamp = _stamp(raw, text, path.name, environ)
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        kept = cache.read_bytes()
+        if kept[:64] == stamp:
+            return msgspec.msgpack.decode(kept[64:], type=Catalog)
+    from buildlib.core.catalog_parser import parse_catalog
+
+    catalog = parse_catalog(text, path=path.name, environ=environ)
+    with contextlib.suppress(Exception):  # a cache that can't be written costs time only
+        files.write(cache, stamp + msgspec.msgpack.encode(catalog))
+    return catalog
+
+
+def _stamp(raw: bytes, text: str, name: str, environ: Mapping[str, str]) -> bytes:
+    hasher = hashlib.sha256(raw)
+    hasher.update(repr((name, *parser_sources())).encode())
+    for variable in sorted(set(_VARIABLE.findall(text))):
+        hasher.update(repr((variable, environ.get(variable))).encode())
+    return hasher.hexdigest().encode()
+
+
+def parser_sources() -> tuple[tuple[str, int, int], ...]:
+    """Name, size and mtime_ns of the files that turn text into a catalog: another parser, another cached form."""
+    core = Path(__file__).parent.parent / "core"
+    found = []
+    for entry in os.scandir(core):
+        if entry.name.startswith(("catalog", "yaml", "names", "flags")) and entry.name.endswith(".py"):
+            stat = entry.stat()
+            found.append((entry.name, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))
