@@ -1,0 +1,116 @@
+"""What several tests share: one real sample and its real artifact, made once for all workers and kept between runs."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from buildlib.sources import sample
+from buildlib.toolchain.c_compiler import CCompiler, find_c_compiler
+
+ROOT = Path(__file__).parent.parent
+COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"
+SEED, WIDTH = 1, 64
+
+Compile = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def kept(request: pytest.FixtureRequest) -> Path:
+    """A directory of this checkout that outlives the run and that all workers see."""
+    path = request.config.rootpath / ".pytest_cache" / "compiled files"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def compile_script() -> Path:
+    return COMPILE_SCRIPT
+
+
+@pytest.fixture(scope="session")
+def c_compiler(kept: Path) -> CCompiler:
+    with _alone(kept / "cc.lock"):
+        return find_c_compiler(kept)
+
+
+@pytest.fixture(scope="session")
+def cpu_environment(kept: Path, c_compiler: CCompiler) -> dict[str, str]:
+    """All that a compile or a load on the CPU needs; built, never inherited."""
+    (kept / "home").mkdir(exist_ok=True)
+    return {
+        "HOME": str(kept / "home"),
+        "XDG_CACHE_HOME": str(kept / "home"),
+        "TMPDIR": str(kept / "home"),
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "CC": str(c_compiler.path),
+        "DEV": "CPU",
+        "WARP_DEV": "CPU",
+    }
+
+
+@pytest.fixture(scope="session")
+def run_compile(cpu_environment: dict[str, str]) -> Compile:
+    """run_compile(onnx, output, **changed options, environment={}, script=path): the compile script, in a process."""
+
+    def run(
+        onnx: Path,
+        output: Path,
+        *,
+        model_size: str = "512x256",
+        cameras: tuple[str, ...] = ("1344x760", "1928x1208"),
+        frame_skip: int = 4,
+        expected_device: str = "CPU",
+        environment: dict[str, str] | None = None,
+        script: Path = COMPILE_SCRIPT,
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(script), "--model-size", model_size, "--camera-resolutions", *cameras]
+        command += ["--onnx", str(onnx), "--output", str(output), "--frame-skip", str(frame_skip)]
+        command += ["--expected-device", expected_device]
+        full = cpu_environment | (environment or {})
+        return subprocess.run(command, env=full, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def sample_onnx(kept: Path) -> Path:
+    """The sample of seed 1, width 64: 2.7 MB. Read it, never write to it."""
+    name = hashlib.sha256(Path(sample.__file__).read_bytes()).hexdigest()[:16]
+    path = kept / f"sample-{name}.onnx"
+    with _alone(kept / "sample.lock"):
+        if not path.is_file():
+            sample.write_sample(path, SEED, WIDTH)
+    return path
+
+
+@pytest.fixture(scope="session")
+def sample_artifact(kept: Path, sample_onnx: Path, c_compiler: CCompiler, run_compile: Compile) -> Path:
+    """The sample compiled for the CPU with the guide's arguments, 8 MB. Read it, never write to it.
+
+    Its compile log is beside it, `.log` for `.pkl`.
+    """
+    key = hashlib.sha256(COMPILE_SCRIPT.read_bytes() + sample_onnx.read_bytes() + c_compiler.identity.encode())
+    path = kept / f"artifact-{key.hexdigest()[:16]}.pkl"
+    with _alone(kept / "artifact.lock"):
+        if not path.is_file():
+            done = run_compile(sample_onnx, path)
+            assert done.returncode == 0, done.stderr
+            path.with_suffix(".log").write_text(done.stdout + done.stderr)
+    return path
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time; the lock dies with its holder."""
+    import fcntl
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
