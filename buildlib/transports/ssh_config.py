@@ -28,7 +28,7 @@ class Hop:
     """One host on the way.
 
     label: how messages name it. key_name: its name in known_hosts. known_hosts: files, the first found line counts.
-    identities: private key files, in order; chosen: named by somebody, not just the usual files.
+    identities: private key files, in order; chosen: models.yaml names them, so each must be usable.
     """
 
     label: str
@@ -130,7 +130,7 @@ class _Router:
         host = options["hostname"]
         port = port or int(options.get("port", DEFAULT_PORT))
         ssh = self.home / ".ssh"
-        chosen = identities or tuple(Path(name) for name in options.get("identityfile", ()) if name.lower() != "none")
+        configured = tuple(Path(name) for name in options.get("identityfile", ()) if name.lower() != "none")
         usual = tuple(ssh / name for name in DEFAULT_IDENTITIES if (ssh / name).is_file())
         alias = options.get("hostkeyalias")
         files = shlex.split(options.get("userknownhostsfile", "")) or [str(ssh / "known_hosts")]
@@ -141,8 +141,8 @@ class _Router:
             port=port,
             user=user or options.get("user") or getpass.getuser(),
             key_name=alias.lower() if alias else entry_name(host, port),
-            identities=chosen or usual,
-            chosen=bool(chosen),
+            identities=identities or configured or usual,
+            chosen=bool(identities),
             known_hosts=(
                 pins_file(self.device, home=self.home, project=self.project),
                 *(_path(file, self.home, ssh) for file in files if file.lower() != "none"),
