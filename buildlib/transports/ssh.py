@@ -25,7 +25,7 @@ PATIENCE = 3.0
 
 # The shell says its process id first, so that a cancel can reach the group: SSH itself has no such message that works
 # under sudo. `exec` in a subshell never takes a builtin for a program; the outer shell turns a signal into 128 + N.
-RUN = 'echo "$0 $$" >&2; (exec "$@"); exit $?'
+RUN = 'echo "$1 $$" >&2; shift; (exec "$@"); exit $?'
 END = """group=$(ps -o pgid= -p "$1" | tr -d ' '); [ "${group:-0}" -gt 1 ] || exit 0
 sudo=${2:-false}; i=0
 end() { kill -s "$1" -- "-$group"; $sudo kill -s "$1" -- "-$group"; }
@@ -159,4 +159,4 @@ class SshTransport:
 
 def command_line(token: str, argv: tuple[str, ...]) -> bytes:
     """What is sent: the one place where arguments are quoted."""
-    return ("exec " + shlex.join(("/bin/sh", "-c", RUN, token, *argv))).encode("utf-8", "surrogateescape")
+    return ("exec " + shlex.join(("/bin/sh", "-c", RUN, "sh", token, *argv))).encode("utf-8", "surrogateescape")
