@@ -3,12 +3,12 @@
     with comma_device(tmp_path) as device:
         transport = SshTransport(device.catalog_device, home=device.home)
 
-`needs_sshd` marks a test that starts one: skipped with a line where OpenSSH's server is missing, never in CI.
+`pytestmark = SSHD_MARKS` marks tests that start one: skipped with a line where there is no OpenSSH server, never in CI.
 """
 
 from tests.devices.comma import CommaDevice, comma_device
 from tests.devices.layout import lay_out
 from tests.devices.network import Link, link
-from tests.devices.server import Sshd, needs_sshd, sshd
+from tests.devices.server import SSHD_MARKS, Sshd, make_key, sshd
 
-__all__ = ["CommaDevice", "Link", "Sshd", "comma_device", "lay_out", "link", "needs_sshd", "sshd"]
+__all__ = ["SSHD_MARKS", "CommaDevice", "Link", "Sshd", "comma_device", "lay_out", "link", "make_key", "sshd"]

@@ -26,16 +26,14 @@ def sshd_program() -> str | None:
     return shutil.which("sshd", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
 
 
-class _NeedsSshd:
-    """A decorator: marker `ssh`, and skipped where there is no sshd, except in CI, where that is a failure."""
-
-    def __call__(self, test):
-        missing = sshd_program() is None and os.environ.get("CI") != "true"
-        skip = pytest.mark.skipif(missing, reason="no sshd here: apt install openssh-server")
-        return pytest.mark.ssh(skip(test))
-
-
-needs_sshd = _NeedsSshd()
+SSHD_MARKS = (
+    pytest.mark.ssh,
+    # In CI a missing server is a failure of CI, and shows as one.
+    pytest.mark.skipif(
+        sshd_program() is None and os.environ.get("CI") != "true", reason="no sshd here: apt install openssh-server"
+    ),
+)
+"""For `pytestmark`, and for one parameter: `pytest.param("ssh", marks=SSHD_MARKS)`."""
 
 
 @dataclass
