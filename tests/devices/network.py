@@ -1,0 +1,157 @@
+"""A loopback TCP proxy that behaves like a worse network: delay, a rate, or a cut after so many bytes.
+
+As a program: python -m tests.devices.network TARGET_PORT DELAY_SECONDS BYTES_PER_SECOND, which prints its port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+HOST = "127.0.0.1"
+BLOCK = 64 * 1024
+
+
+@dataclass
+class Link:
+    """port: connect here. cut_after: bytes (both directions together) after which everything is reset; None never.
+
+    delay: seconds that each byte takes one way. rate: bytes per second each way, 0 without limit.
+    passed: bytes so far.
+    """
+
+    target: int
+    delay: float = 0.0
+    rate: float = 0.0
+    cut_after: int | None = None
+    passed: int = 0
+    cuts: int = 0
+    port: int = 0
+    _listener: socket.socket = field(default_factory=socket.socket)
+    _open: list[socket.socket] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        self._listener.bind((HOST, 0))
+        self._listener.listen()
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut_in(self, count: int) -> None:
+        """Cuts once, `count` bytes from now."""
+        with self._lock:
+            self.cut_after = self.passed + count
+
+    def cut(self) -> None:
+        """Resets every open connection now; new ones are taken again."""
+        with self._lock:
+            self.cuts += 1
+            self.cut_after = None
+            doomed, self._open = self._open, []
+        for end in doomed:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+                far = socket.create_connection((HOST, self.target))
+            except OSError:
+                return
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._open += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                self._carry(source, sink)
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        # What is under way: delay times rate, and a router's buffer on top.
+        flight: queue.Queue[tuple[float, bytes]] = queue.Queue(maxsize=max(64, int(self.delay * self.rate / BLOCK) * 4))
+        threading.Thread(target=self._take_in, args=(source, flight), daemon=True).start()
+        threading.Thread(target=self._put_out, args=(sink, flight), daemon=True).start()
+
+    def _take_in(self, source: socket.socket, flight: queue.Queue[tuple[float, bytes]]) -> None:
+        free = 0.0
+        while True:
+            try:
+                block = source.recv(BLOCK)
+            except OSError:
+                block = b""
+            now = time.monotonic()
+            if self.rate:
+                # The wire is busy with earlier bytes until `free`.
+                free = max(now, free) + len(block) / self.rate
+            flight.put((max(now, free) + self.delay, block))
+            if not block:
+                return
+
+    def _put_out(self, sink: socket.socket, flight: queue.Queue[tuple[float, bytes]]) -> None:
+        while True:
+            due, block = flight.get()
+            wait = due - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            with self._lock:
+                left = None if self.cut_after is None else max(0, self.cut_after - self.passed)
+                self.passed += len(block) if left is None else min(left, len(block))
+            try:
+                if not block:
+                    sink.shutdown(socket.SHUT_WR)
+                    return
+                sink.sendall(block if left is None else block[:left])
+            except OSError:
+                return
+            if left is not None and left <= len(block):
+                self.cut()
+                return
+
+
+@contextlib.contextmanager
+def link(target: int, *, delay: float = 0.0, rate: float = 0.0, cut_after: int | None = None) -> Iterator[Link]:
+    """A proxy in this process, before a port of loopback."""
+    proxy = Link(target=target, delay=delay, rate=rate, cut_after=cut_after)
+    proxy.start()
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
+
+
+@contextlib.contextmanager
+def link_process(target: int, *, delay: float, rate: float) -> Iterator[int]:
+    """A proxy in a process of its own, for measurements: its work must not slow the client's. Yields the port."""
+    command = [sys.executable, "-m", "tests.devices.network", str(target), str(delay), str(rate)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    proxy = Link(target=int(sys.argv[1]), delay=float(sys.argv[2]), rate=float(sys.argv[3]))
+    proxy.start()
+    print(proxy.port, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
