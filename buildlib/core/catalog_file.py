@@ -6,7 +6,7 @@ the reference page are made from them. Nothing is ever an instance of them: what
 
 A field's `Meta`: `description` is for people (editors, reference); `extra["rule"]` is a function of `names` or `words`
 that returns None or what was expected; `extra["exact"]` keeps a scalar as the text that was written;
-`extra["home"]` puts the home directory for a leading `~/`.
+`extra["home"]` puts the home directory for a leading `~/`; `extra["called"]` is the reference page's word for it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ def _text(rule: Callable[[str], str | None], pattern: str | None = None, **extra
 
 
 PlainText = Annotated[str, _text(names.plain_text)]
-Name = Annotated[str, _text(names.name, names.NAME)]
-ModelName = Annotated[str, _text(names.model_name, names.NAME)]
-FolderName = Annotated[str, _text(names.file_name, r"^[^/\\]+$")]
-ArtifactName = Annotated[str, _text(names.artifact_name, r"^[^/\\]+\.pkl$")]
-LocalPath = Annotated[str, _text(names.local_path, home=True)]
-SourcePath = Annotated[str, _text(words.source_path, home=True)]
-InnerPath = Annotated[str, _text(names.inner_path)]
-DevicePath = Annotated[str, _text(names.device_path, "^/")]
-Size = Annotated[str, _text(words.size, words.SIZE)]
-FlagName = Annotated[str, _text(words.flag_name, words.FLAG)]
-FlagValue = Annotated[str | int | float, Meta(extra={"rule": words.flag_value, "exact": True})]
-Digits = Annotated[str | int, Meta(extra={"rule": words.digits, "exact": True})]
+Name = Annotated[str, _text(names.name, names.NAME, called="name")]
+ModelName = Annotated[str, _text(names.model_name, names.NAME, called="name")]
+FolderName = Annotated[str, _text(names.file_name, r"^[^/\\]+$", called="file name")]
+ArtifactName = Annotated[str, _text(names.artifact_name, r"^[^/\\]+\.pkl$", called="file name ending in .pkl")]
+LocalPath = Annotated[str, _text(names.local_path, called="path", home=True)]
+SourcePath = Annotated[str, _text(words.source_path, called="path", home=True)]
+InnerPath = Annotated[str, _text(names.inner_path, called="path inside")]
+DevicePath = Annotated[str, _text(names.device_path, "^/", called="path on the device")]
+Size = Annotated[str, _text(words.size, words.SIZE, called="WIDTHxHEIGHT")]
+FlagName = Annotated[str, _text(words.flag_name, words.FLAG, called="flag")]
+FlagValue = Annotated[
+    str | int | float, Meta(extra={"rule": words.flag_value, "exact": True, "called": "text or number"})
+]
+Digits = Annotated[str | int, Meta(extra={"rule": words.digits, "exact": True, "called": "digits"})]
 Backend = Annotated[str, _text(words.backend, words.BACKEND)]
 Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 Role = Literal["supercombo", "vision", "policy", "on_policy", "off_policy"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _TOKEN = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
 
@@ -32,3 +32,21 @@ def interpolate(text: str, environ: Mapping[str, str]) -> str:
         return found
 
     return _TOKEN.sub(value, text) if "$" in text else text
+
+
+class UsedEnviron(Mapping[str, str]):
+    """An environment that notes in `used` what was asked for: with the text, all that a parse depends on."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.used: dict[str, str | None] = {}
+        self._environ = environ
+
+    def __getitem__(self, name: str) -> str:
+        self.used[name] = self._environ.get(name)
+        return self._environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)

@@ -103,7 +103,7 @@ def name(text: str) -> str | None:
     for sign, meaning in (("=", "sets a variable for doit"), (":", "parts a stage from a model"), ("/", "is a path")):
         if sign in text:
             return f"a name without {sign}, which {meaning}"
-    if not _NAME.match(text) or text.endswith("."):
+    if not _NAME.fullmatch(text) or text.endswith("."):
         return "a name of letters (a-z, A-Z), digits, ., _ and -, starting with a letter or digit"
     if len(text) > MAX_NAME:
         return f"a name of at most {MAX_NAME} characters"

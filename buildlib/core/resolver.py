@@ -250,7 +250,11 @@ class _Resolver:
 
 
 def _expanded(key: str, value: Any) -> Any:
-    return {"kind": "path", "path": value} if key == "source" and isinstance(value, str) else value
+    if key == "source" and isinstance(value, str):
+        return {"kind": "path", "path": value}
+    if isinstance(value, dict) and isinstance(value.get("sha256"), str):
+        return {**value, "sha256": value["sha256"].lower()}
+    return value
 
 
 def _pixels(value: Any) -> Any:

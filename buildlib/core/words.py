@@ -17,7 +17,7 @@ SIZE = r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$"
 SHA256 = r"^[0-9a-fA-F]{64}$"
 DIGITS = r"^[0-9]+$"
 HOST = r"^[A-Za-z0-9_\[:][A-Za-z0-9._:%\[\]-]*$"
-USER = r"^[A-Za-z0-9_][A-Za-z0-9._@-]*\$?$"
+USER = r"^[A-Za-z0-9_][A-Za-z0-9._@-]*$"
 BACKEND = r"^[A-Z][A-Za-z0-9_+:.]*$"
 AUTHOR = r"^[^<>]+ <[^<>@\s]+@[^<>@\s]+>$"
 HUGGING_FACE = r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -46,21 +46,27 @@ _REF_UNFIT = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(/|$)")
 
 def matching(pattern: str, expected: str) -> Callable[[str], str | None]:
     """A rule made from a regular expression that must match the whole text."""
-    compiled = re.compile(pattern.replace("$", r"\Z") if pattern.endswith("$") else pattern)
+    compiled = re.compile(pattern)
 
     def rule(text: str) -> str | None:
-        return None if compiled.match(text) else expected
+        return None if compiled.fullmatch(text) else expected
 
     return rule
 
 
-size = matching(SIZE, "WIDTHxHEIGHT in pixels, like 512x256")
 sha256 = matching(SHA256, "a sha256 of 64 hex digits")
 digits = matching(DIGITS, "digits")
 backend = matching(BACKEND, "a tinygrad device such as QCOM or CPU")
 author = matching(AUTHOR, 'an author such as "Ada Lovelace <ada@example.com>"')
 user = matching(USER, "a user name")
 hugging_face = matching(HUGGING_FACE, "OWNER/NAME of a Hugging Face repository")
+
+
+def size(text: str) -> str | None:
+    """WIDTHxHEIGHT in pixels, both even: chroma planes are half as wide and high."""
+    if not re.fullmatch(SIZE, text):
+        return "WIDTHxHEIGHT in pixels, like 512x256"
+    return None if all(int(side) % 2 == 0 for side in text.split("x")) else "an even width and height"
 
 
 def flag_name(text: str) -> str | None:
