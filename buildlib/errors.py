@@ -121,6 +121,14 @@ class ConnectionLost(DeviceError):
     """The link broke in the middle of a command. The step may be resumed."""
 
 
+class DeviceBusy(DeviceError):
+    """Another job holds the device's lock; its owner is named."""
+
+
+class TransferFailed(DeviceError):
+    """Bytes arrived short or changed; nothing was put under its name."""
+
+
 class HostKeyError(DeviceError):
     """The host key is unknown or changed. Never retried."""
 

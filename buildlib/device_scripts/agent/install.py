@@ -1,0 +1,254 @@
+"""Puts an artifact among the device's models, with a way back. Every rail is in the same command as the change."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from . import journal, locks
+from .guard import require_offroad
+from .hashes import BLOCK
+from .main import Request
+from .places import Places, make_dirs, read_json, require_space, sync_dir, unlink, write_json
+from .recovery import recover
+from .wire import Refusal
+
+
+def _model_name(name: str) -> str:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise Refusal("request", "not a bare file name", got=repr(name))
+    return name
+
+
+def _index_file(places: Places) -> str:
+    return os.path.join(places.state_dir("backups"), "index.json")
+
+
+def backups(places: Places, name: str | None = None) -> list[dict[str, Any]]:
+    """Backups in the order in which they were made (their receipts, not the clock): {name, file, sha256, size, at}."""
+    known = read_json(_index_file(places))
+    entries = known if isinstance(known, list) else []
+    return [entry for entry in entries if name is None or entry["name"] == name]
+
+
+def _write_backups(places: Places, entries: list[dict[str, Any]]) -> None:
+    write_json(_index_file(places), entries)
+
+
+def do_backups(request: Request) -> dict[str, Any]:
+    """{backups: [...]} of one `name` or of all."""
+    return {"backups": backups(request.places, request.args.get("name"))}
+
+
+def do_install(request: Request) -> dict[str, Any]:
+    """Makes models/`name` the bytes of `source` (device path) with `sha256`; the former file is backed up first.
+
+    keep: how many backups of this name stay. hold: seconds after which the device puts the former file back unless
+    `install_keep` is called. Returns {already, active, size, sha256, backup (device path or None), former (sha256 or
+    None), journal}. Raises Refusal: rail, busy, input_changed, device.
+    """
+    places, args = request.places, request.args
+    name = _model_name(str(args["name"]))
+    sha256 = str(args["sha256"]).lower()
+    active = os.path.join(places.models, name)
+    recover(places)
+    lock = locks.acquire(places, request.owner, f"install {name}", float(args.get("wait", 0)))
+    try:
+        require_offroad(places)
+        former = request.hashes.file(active)[0] if os.path.isfile(active) else None
+        result = {"active": places.device(active), "sha256": sha256, "former": former, "backup": None, "journal": None}
+        if former == sha256:
+            return {**result, "already": True, "size": os.path.getsize(active)}
+        source = places.real(str(args["source"]))
+        size = _check_source(request, source, sha256)
+        require_space(places.models, size)
+        if former is not None:
+            entry = _back_up(request, name, active, former)
+            result["backup"] = places.device(os.path.join(places.state, "backups", entry["file"]))
+        if args.get("hold") is not None:
+            held = journal.begin(places, f"install of {name}", hold=float(args["hold"]))
+            journal.add(places, held, {"undo": "install", "name": name, "sha256": sha256, "former": former})
+            result["journal"] = held["id"]
+        _replace(places, source, active)
+        _read_back(request, active, sha256)
+        _prune(places, name, int(args.get("keep", 3)))
+        return {**result, "already": False, "size": size}
+    finally:
+        os.close(lock)
+
+
+def do_install_keep(request: Request) -> dict[str, Any]:
+    """The held install `journal` stays: it passed its test. {kept: False} if its time was over."""
+    wanted = request.args["journal"]
+    for entry in journal.everything(request.places):
+        if entry["id"] == wanted:
+            journal.finish(request.places, entry)
+            return {"kept": True}
+    return {"kept": False}
+
+
+def _check_source(request: Request, source: str, sha256: str) -> int:
+    if not os.path.isfile(source):
+        raise Refusal("device", "the artifact is not on the device", where=source, remedy="run the step again")
+    digest, signature = request.hashes.file(source)
+    if digest != sha256:
+        raise Refusal(
+            "input_changed",
+            "the artifact on the device is not the one that was verified",
+            where=request.places.device(source),
+            expected=f"sha256 {sha256}",
+            got=digest,
+            remedy="nothing was installed; compile again",
+        )
+    return signature[2]
+
+
+def _copy(source: str, target: str, like: os.stat_result | None) -> None:
+    """Copies under a temporary name in the target's folder, flushes, renames. Owner and mode as `like`."""
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:180]}.installing")
+    unlink(temporary)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with open(source, "rb", buffering=0) as file:
+                while block := file.read(BLOCK):
+                    view = memoryview(block)
+                    while view:
+                        view = view[os.write(handle, view) :]
+            if like is not None:
+                os.fchmod(handle, like.st_mode & 0o7777)
+                if os.geteuid() == 0:
+                    os.fchown(handle, like.st_uid, like.st_gid)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(temporary, target)
+    except BaseException:
+        unlink(temporary)
+        raise
+    sync_dir(folder)
+
+
+def _replace(places: Places, source: str, active: str) -> None:
+    try:
+        like = os.stat(active)
+    except FileNotFoundError:
+        folder = os.stat(places.models)
+        like = os.stat_result((0o644, 0, 0, 0, folder.st_uid, folder.st_gid, 0, 0, 0, 0))
+    require_offroad(places)
+    _copy(source, active, like)
+
+
+def _read_back(request: Request, active: str, sha256: str) -> None:
+    digest, _ = request.hashes.file(active)
+    if digest != sha256:
+        raise Refusal(
+            "device",
+            "the installed file does not read back as it was written",
+            where=request.places.device(active),
+            expected=f"sha256 {sha256}",
+            got=digest,
+            remedy="doit rollback, then check the device's disk",
+        )
+
+
+def _back_up(request: Request, name: str, active: str, sha256: str) -> dict[str, Any]:
+    """Copies the active file to STATE/backups/NAME.bak.EPOCH, with a receipt. Bytes it has are not copied twice."""
+    places = request.places
+    entries = backups(places)
+    for entry in entries:
+        file = os.path.join(places.state, "backups", entry["file"])
+        if entry["name"] == name and entry["sha256"] == sha256 and _holds(request, file, sha256):
+            entries.remove(entry)
+            _write_backups(places, [*entries, entry])
+            return entry
+    status = os.stat(active)
+    require_space(places.state, status.st_size)
+    epoch = int(time.time())
+    folder = places.state_dir("backups")
+    while os.path.exists(os.path.join(folder, f"{name}.bak.{epoch}")):
+        epoch += 1
+    file = f"{name}.bak.{epoch}"
+    _copy(active, os.path.join(folder, file), status)
+    if not _holds(request, os.path.join(folder, file), sha256):
+        raise Refusal("device", "the backup does not read back as it was written", where=os.path.join(folder, file))
+    entry = {"name": name, "file": file, "sha256": sha256, "size": status.st_size, "at": time.time()}
+    _write_backups(places, [*entries, entry])
+    return entry
+
+
+def _holds(request: Request, file: str, sha256: str) -> bool:
+    return os.path.isfile(file) and request.hashes.file(file)[0] == sha256
+
+
+def _prune(places: Places, name: str, keep: int) -> None:
+    mine = backups(places, name)
+    for entry in mine[: max(len(mine) - max(keep, 1), 0)]:
+        drop(places, entry)
+
+
+def drop(places: Places, entry: dict[str, Any]) -> None:
+    _write_backups(places, [other for other in backups(places) if other["file"] != entry["file"]])
+    unlink(os.path.join(places.state, "backups", os.path.basename(entry["file"])))
+
+
+def do_rollback(request: Request) -> dict[str, Any]:
+    """Puts back the newest backup of `name` that verifies, and uses it up.
+
+    expect: sha256 that must be active now, else nothing is done (someone else has installed meanwhile).
+    remove: with no backup left, the active file is removed instead of an error. Returns {active, sha256 (None if
+    removed), former, backup}. Raises Refusal: rail, busy, device.
+    """
+    places, args = request.places, request.args
+    name = _model_name(str(args["name"]))
+    recover(places)
+    lock = locks.acquire(places, request.owner, f"rollback {name}", float(args.get("wait", 0)))
+    try:
+        require_offroad(places)
+        return _roll_back(request, name, args.get("expect"), bool(args.get("remove")))
+    finally:
+        os.close(lock)
+
+
+def _roll_back(request: Request, name: str, expect: str | None, remove: bool) -> dict[str, Any]:
+    places = request.places
+    make_dirs(places.models)
+    active = os.path.join(places.models, name)
+    former = request.hashes.file(active)[0] if os.path.isfile(active) else None
+    if expect is not None and former != expect:
+        raise Refusal(
+            "input_changed",
+            "another file is active than the one to roll back from",
+            where=places.device(active),
+            expected=f"sha256 {expect}",
+            got=str(former),
+        )
+    result: dict[str, Any] = {"active": places.device(active), "former": former, "backup": None, "sha256": None}
+    for entry in reversed(backups(places, name)):
+        file = os.path.join(places.state, "backups", entry["file"])
+        if entry["sha256"] == former or not _holds(request, file, entry["sha256"]):
+            continue
+        require_space(places.models, entry["size"])
+        _replace(places, file, active)
+        _read_back(request, active, entry["sha256"])
+        drop(places, entry)
+        return {**result, "sha256": entry["sha256"], "backup": entry["file"]}
+    if not remove:
+        raise Refusal("device", "no backup verifies", where=places.device(active), remedy="doit install again")
+    require_offroad(places)
+    unlink(active)
+    sync_dir(places.models)
+    return result
+
+
+def undo(places: Places, step: dict[str, Any]) -> str:
+    """A held install whose time is over: the former file comes back, unless something else was installed since."""
+    request = Request({}, places)
+    name = _model_name(step["name"])
+    active = os.path.join(places.models, name)
+    if not os.path.isfile(active) or request.hashes.file(active)[0] != step["sha256"]:
+        return ""
+    _roll_back(request, name, step["sha256"], step["former"] is None)
+    return f"{name} put back"

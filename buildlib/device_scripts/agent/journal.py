@@ -1,0 +1,107 @@
+"""What was changed for a test and must be put back: written down before the change, on the device.
+
+A journal belongs to a job, or to the present boot for some seconds. When its owner is gone, the next command that
+looks (`probe`, `job_start`, `install`) undoes it, only while offroad.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from typing import Any
+
+from .places import Places, read_json, unlink, write_json
+from .processes import boot_id
+
+
+def _folder(places: Places) -> str:
+    return places.state_dir("journal")
+
+
+def _path(places: Places, name: str) -> str:
+    return os.path.join(_folder(places), os.path.basename(name) + ".json")
+
+
+def begin(places: Places, what: str, *, job: str | None = None, hold: float | None = None) -> dict[str, Any]:
+    """A new journal, on the disk before it returns. hold: seconds of this boot; job: the key of its job."""
+    entry: dict[str, Any] = {
+        "id": f"{time.time_ns()}-{os.getpid()}",
+        "what": what,
+        "job": job,
+        "boot": boot_id(places),
+        "until": None if hold is None else time.monotonic() + hold,
+        "steps": [],
+    }
+    write_json(_path(places, entry["id"]), entry)
+    return entry
+
+
+def add(places: Places, entry: dict[str, Any], step: dict[str, Any]) -> None:
+    """Adds an undo step, on the disk before it returns. Call it before the change."""
+    entry["steps"].append(step)
+    write_json(_path(places, entry["id"]), entry)
+
+
+def finish(places: Places, entry: dict[str, Any]) -> None:
+    """The change stays: forgets how to undo it."""
+    unlink(_path(places, entry["id"]))
+
+
+def everything(places: Places) -> list[dict[str, Any]]:
+    """All journals, the oldest first."""
+    folder = os.path.join(places.state, "journal")
+    if not os.path.isdir(folder):
+        return []
+    found = []
+    for name in sorted(os.listdir(folder)):
+        entry = read_json(os.path.join(folder, name)) if name.endswith(".json") else None
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found
+
+
+def due(places: Places, entry: dict[str, Any], running: set[str]) -> bool:
+    """True when nobody works on it any more. running: keys of living jobs."""
+    if entry.get("job") is not None:
+        return entry["job"] not in running
+    until = entry.get("until")
+    return until is None or entry.get("boot") != boot_id(places) or time.monotonic() >= until
+
+
+def undo(places: Places, entry: dict[str, Any], *, onroad: bool = False) -> list[str]:
+    """Puts everything back, last change first, and says what. The caller has asked the guard.
+
+    onroad: the car has been on meanwhile, so power saving is the hardware daemon's again and is left as it is.
+    Each step that is done is struck off, so a crash in the middle goes on where it stopped.
+    """
+    said = []
+    while entry["steps"]:
+        step = entry["steps"][-1]
+        said.append(_undo_step(places, entry, step, onroad))
+        entry["steps"].pop()
+        write_json(_path(places, entry["id"]), entry)
+    finish(places, entry)
+    return [text for text in said if text]
+
+
+def _undo_step(places: Places, entry: dict[str, Any], step: dict[str, Any], onroad: bool) -> str:
+    kind = step.get("undo")
+    if kind == "param":
+        from . import params
+
+        old = step["old"]
+        params.write(places, step["key"], None if old is None else base64.b64decode(old))
+        return f"parameter {step['key']} put back"
+    if kind == "power":
+        if onroad or entry.get("boot") != boot_id(places):
+            return ""
+        from . import power
+
+        power.put(places, step["path"], step["old"])
+        return f"{step['path']} = {step['old']}"
+    if kind == "install":
+        from . import install
+
+        return install.undo(places, step)
+    return ""

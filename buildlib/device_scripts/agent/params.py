@@ -1,0 +1,101 @@
+"""The device's parameters: one file each. Read freely; written only from a short list, by rename."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Any
+
+from . import journal, locks
+from .guard import require_offroad
+from .main import Request
+from .places import Places, sync_dir, unlink
+from .wire import Refusal
+
+WRITABLE = (
+    "ModelManager_ActiveBundle",
+    "ModelManager_DownloadIndex",
+    "ModelManager_DownloadRef",
+    "ModelManager_LastSyncTime",
+)
+"""Never IsOnroad, IsOffroad or OffroadMode, never ModelManager_ClearCache (it deletes files, backups too)."""
+
+
+def read(places: Places, key: str) -> bytes | None:
+    """A parameter's bytes; None if it is unset."""
+    if "/" in key or key in ("", ".", ".."):
+        raise Refusal("request", "no parameter has that name", got=repr(key))
+    try:
+        with open(os.path.join(places.params, key), "rb") as file:
+            return file.read(4 << 20)
+    except FileNotFoundError:
+        return None
+
+
+def write(places: Places, key: str, value: bytes | None) -> None:
+    """Replaces a parameter by rename, under the parameters' own lock as the device's Params does; None unsets it.
+
+    Raises Refusal(rail) for a key that is not in `WRITABLE`.
+    """
+    if key not in WRITABLE:
+        raise Refusal("rail", "the agent does not write this parameter", got=key, expected=", ".join(WRITABLE))
+    import fcntl
+
+    target = os.path.join(places.params, key)
+    lock = os.open(os.path.join(os.path.dirname(places.params), ".lock"), os.O_RDWR | os.O_CREAT, 0o777)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if value is None:
+            unlink(target)
+        else:
+            temporary = os.path.join(places.params, f".tmp_{key}_{os.getpid()}")
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                os.write(handle, value)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if os.geteuid() == 0:
+                status = os.stat(places.params)
+                os.chown(temporary, status.st_uid, status.st_gid)
+            os.replace(temporary, target)
+        sync_dir(places.params)
+    finally:
+        os.close(lock)
+
+
+def do_params_read(request: Request) -> dict[str, Any]:
+    """{values: {key: text or None}} for `keys`."""
+    values: dict[str, Any] = {}
+    for key in request.args["keys"]:
+        value = read(request.places, key)
+        values[key] = None if value is None else value.decode("utf-8", "replace")
+    return {"values": values}
+
+
+def do_params_write(request: Request) -> dict[str, Any]:
+    """Writes `values` {key: text or None}. With `hold` seconds, the device puts the old ones back after that time.
+
+    Without `hold` the change is lasting. Returns {journal: id or None}: `recover` with `undo: [id]` puts back at once.
+    """
+    places = request.places
+    hold = request.args.get("hold")
+    lock = locks.acquire(places, request.owner, "parameters", float(request.args.get("wait", 0)))
+    try:
+        require_offroad(places)
+        entry = None
+        if hold is not None:
+            entry = journal.begin(places, "parameters", hold=float(hold))
+        for key, text in request.args["values"].items():
+            if entry is not None:
+                journal.add(places, entry, undo_of(places, key))
+            write(places, key, None if text is None else str(text).encode())
+    finally:
+        os.close(lock)
+    return {"journal": entry["id"] if entry else None}
+
+
+def undo_of(places: Places, key: str) -> dict[str, Any]:
+    """The journal step that brings a parameter back to its present value."""
+    old = read(places, key)
+    return {"undo": "param", "key": key, "old": None if old is None else base64.b64encode(old).decode()}

@@ -1,0 +1,36 @@
+"""Finishes what others left: dead jobs, open journals. Runs inside every probe and before every job and install."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import jobs, journal
+from .guard import why_not_offroad
+from .main import Request
+from .places import Places
+
+
+def recover(places: Places, undo: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Ends orphans of dead jobs and undoes journals whose owner is gone (and those in `undo`), only while offroad.
+
+    Returns {"undone": [text], "pending": [what is still to be put back and why]}.
+    """
+    running = jobs.mend(places)
+    entries = [
+        entry for entry in journal.everything(places) if entry["id"] in undo or journal.due(places, entry, running)
+    ]
+    undone: list[str] = []
+    pending: list[str] = []
+    if entries:
+        reason = why_not_offroad(places)
+        for entry in reversed(entries):
+            if reason is None:
+                undone += journal.undo(places, entry)
+            else:
+                pending.append(f"{entry['what']}: {reason.value['what']}")
+    return {"undone": undone, "pending": pending}
+
+
+def do_recover(request: Request) -> dict[str, Any]:
+    """`recover` by name; `undo` lists journals that end now although their time is not over."""
+    return recover(request.places, tuple(request.args.get("undo", ())))

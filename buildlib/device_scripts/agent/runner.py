@@ -1,0 +1,234 @@
+"""The detached job itself: it owns the lock, watches the car, and is the only one that says how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+from . import journal, power, toolchain
+from .guard import onroad_state, why_not_offroad
+from .hashes import HashCache, Signature
+from .jobs import Job, forget_cancel
+from .main import Request
+from .places import Places, read_json, unlink, write_json
+from .processes import boot_id, descendants, end_all, end_group, end_strays, start_time
+from .wire import Refusal
+
+ASK_CHILD = 0.05
+ASK_CAR = 0.4
+ASK_PROCESSES = 1.0
+MAX_LOG = 256 << 20
+MAX_REPORT = 4 << 20
+
+
+class Stopped(Exception):
+    """The job ends without a result. state: onroad, timeout, cancelled, failed, input_changed."""
+
+    def __init__(self, state: str, reason: str, **more: Any) -> None:
+        super().__init__(reason)
+        self.value = {"state": state, "reason": reason, **more}
+
+
+def do_job_run(request: Request) -> dict[str, Any]:
+    """Runs `argv` with exactly `env`, and writes the final status. Never called over a link: `job_start` spawns it.
+
+    inputs: [{path, sha256}] that must have these hashes before and after. toolchain: a spec for
+    `toolchain.identify`; expected_identity: what it must give before and after. output: device path, hashed at the
+    end; report: device path of a small JSON file that goes into the status however the job ended. timeout: seconds.
+    power: switch power saving off meanwhile. params: {key: text or None} set meanwhile. harness: model processes that
+    the job starts itself do not count as the car's.
+    """
+    job = Job(request.places, str(request.args["key"]))
+    since = time.time()
+    about = {
+        "key": job.key,
+        "pid": os.getpid(),
+        "started": start_time(os.getpid()),
+        "boot": boot_id(request.places),
+        "owner": request.owner,
+        "subject": request.args.get("subject"),
+        "since": since,
+    }
+    forget_cancel(job)
+    write_json(job.job_file, about)
+    try:
+        status = _work(request, job, about)
+    except Stopped as stop:
+        status = stop.value
+    except Refusal as refusal:
+        state = {"rail": "onroad", "input_changed": "input_changed"}.get(refusal.value["kind"], "failed")
+        status = {"state": state, "reason": refusal.value["what"], "error": refusal.value}
+    except Exception as error:  # noqa: BLE001  (whatever happens, the status must be written)
+        import traceback
+
+        traceback.print_exc()
+        status = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
+    if status["state"] != "ok" and request.args.get("output"):
+        unlink(request.places.real(request.args["output"]))
+    status.update(key=job.key, elapsed=round(time.time() - since, 3), ended=time.time(), report=_report(request))
+    request.hashes.save()
+    write_json(job.status_file, status)
+    return status
+
+
+def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
+    places = request.places
+    reason = why_not_offroad(places)
+    if reason is not None:
+        raise Stopped("onroad", reason.value["what"], error=reason.value)
+    for path in (request.args.get("output"), request.args.get("report")):
+        if path:
+            unlink(places.real(path))
+    before, watch_before = _inputs(request)
+    entry = journal.begin(places, f"job {job.key}", job=job.key)
+    onroad = False
+    try:
+        _change(request, entry)
+        child = _start(request, job)
+        try:
+            about["child"] = {"pid": child.pid, "started": start_time(child.pid)}
+            write_json(job.job_file, about)
+            code = _watch(request, job, child)
+        except Stopped as stop:
+            onroad = stop.value["state"] == "onroad"
+            raise
+        finally:
+            family = descendants(child.pid)
+            end_group(child.pid, 0.7)
+            child.wait()
+            end_all(family)
+            end_strays(job.log)
+    finally:
+        _put_back(places, entry, onroad)
+    if code != 0:
+        signalled = f"signal {-code}" if code < 0 else f"exit status {code}"
+        raise Stopped("failed", signalled, exit=code)
+    request.hashes = HashCache(places)
+    after, watch_after = _inputs(request)
+    if after != before or watch_after != watch_before:
+        moved = [name for name in before if before[name] != after.get(name)] or ["bytes that went and came back"]
+        raise Stopped("input_changed", f"changed while the job ran: {', '.join(moved)}")
+    status: dict[str, Any] = {"state": "ok", "exit": 0, "identity": after.get("toolchain")}
+    output = request.args.get("output")
+    if output:
+        real = places.real(output)
+        if not os.path.isfile(real):
+            raise Stopped("failed", "the command ended well and wrote no output", exit=0)
+        digest, signature = request.hashes.file(real)
+        status["output"] = {"path": output, "size": signature[2], "sha256": digest}
+    return status
+
+
+def _inputs(request: Request) -> tuple[dict[str, Any], list[Any]]:
+    """(what the job depends on, by name; the signatures that would show a change that was undone)."""
+    values: dict[str, Any] = {}
+    watch: list[Any] = []
+    for item in request.args.get("inputs", ()):
+        digest, signature = _input(request, item)
+        values[item["path"]] = digest
+        watch.append(signature)
+    spec = request.args.get("toolchain")
+    if spec is not None:
+        found = toolchain.identify(request.places, request.hashes, spec)
+        values["toolchain"] = found["identity"]
+        watch.append(found["watch"])
+        expected = request.args.get("expected_identity")
+        if expected is not None and expected != found["identity"]:
+            other = sorted(name for name in expected if expected[name] != found["identity"].get(name))
+            raise Stopped("input_changed", f"the toolchain is another than at the probe: {', '.join(other)}")
+    return values, watch
+
+
+def _input(request: Request, item: dict[str, Any]) -> tuple[str, Signature]:
+    try:
+        digest, signature = request.hashes.file(request.places.real(item["path"]))
+    except FileNotFoundError:
+        raise Stopped("input_changed", f"an input is not on the device: {item['path']}") from None
+    if digest != item["sha256"]:
+        raise Stopped("input_changed", f"{item['path']}: expected sha256 {item['sha256']}, got {digest}")
+    return digest, signature
+
+
+def _change(request: Request, entry: dict[str, Any]) -> None:
+    from . import params
+
+    if request.args.get("power"):
+        power.off(request.places, entry)
+    for key, text in (request.args.get("params") or {}).items():
+        journal.add(request.places, entry, params.undo_of(request.places, key))
+        params.write(request.places, key, None if text is None else str(text).encode())
+
+
+def _start(request: Request, job: Job) -> subprocess.Popen[bytes]:
+    cwd = request.args.get("cwd")
+    with open(job.log, "ab", buffering=0) as log:
+        try:
+            return subprocess.Popen(
+                [str(word) for word in request.args["argv"]],
+                env={str(name): str(text) for name, text in request.args["env"].items()},
+                cwd=request.places.real(cwd) if cwd else job.dir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # The child keeps the lock too: were the runner killed, nobody could start beside it.
+                pass_fds=(int(request.args["lock"]),),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Stopped("failed", f"cannot be run: {error.strerror}: {request.args['argv'][0]}") from None
+
+
+def _watch(request: Request, job: Job, child: subprocess.Popen[bytes]) -> int:
+    """The child's exit status. Raises Stopped for the car, the clock, the user and a log without end."""
+    timeout = float(request.args.get("timeout") or 3600)
+    harness = os.getpid() if request.args.get("harness") else None
+    started = time.monotonic()
+    next_car = next_processes = started + ASK_CAR
+    while True:
+        try:
+            return child.wait(ASK_CHILD)
+        except subprocess.TimeoutExpired:
+            pass
+        now = time.monotonic()
+        if os.path.exists(job.cancel_file):
+            raise Stopped("cancelled", "ended on request")
+        if now - started > timeout:
+            raise Stopped("timeout", f"ended after {timeout:.0f} s")
+        if now >= next_car:
+            next_car = now + ASK_CAR
+            if onroad_state(request.places) != "0":
+                raise Stopped("onroad", "the device went onroad")
+            if os.path.getsize(job.log) > MAX_LOG:
+                raise Stopped("failed", f"the log passed {MAX_LOG >> 20} MiB")
+        if now >= next_processes:
+            next_processes = now + ASK_PROCESSES
+            reason = why_not_offroad(request.places, except_under=harness)
+            if reason is not None:
+                raise Stopped("onroad", reason.value["what"], error=reason.value)
+
+
+def _put_back(places: Places, entry: dict[str, Any], onroad: bool) -> None:
+    """Undoes the job's changes. Onroad, power saving is the car's; the rest waits in the journal for the next probe."""
+    if why_not_offroad(places) is None:
+        journal.undo(places, entry, onroad=onroad)
+        return
+    if onroad_state(places) == "1":
+        entry["steps"] = [step for step in entry["steps"] if step.get("undo") != "power"]
+    if not entry["steps"]:
+        journal.finish(places, entry)
+    else:
+        write_json(os.path.join(places.state, "journal", entry["id"] + ".json"), entry)
+
+
+def _report(request: Request) -> Any:
+    path = request.args.get("report")
+    if not path:
+        return None
+    real = request.places.real(path)
+    return read_json(real) if os.path.isfile(real) and os.path.getsize(real) <= MAX_REPORT else None
+
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+
+from buildlib import errors
+from tests.support.benches import Bench
+
+SOURCE = "/data/media/0/models/m.recompiled.pkl"
+ACTIVE = "/data/media/0/models/m.pkl"
+
+
+def install(bench: Bench, data: bytes, **more: object) -> dict:
+    sha256 = bench.write(SOURCE, data)
+    return bench.link.call("install", source=SOURCE, name="m.pkl", sha256=sha256, **more)
+
+
+def test_the_former_file_is_backed_up_and_the_new_one_reads_back(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    os.chmod(bench.path(ACTIVE), 0o640)
+    os.chown(bench.path(ACTIVE), os.getuid(), os.getgid())
+    receipt = install(bench, b"new")
+    assert receipt["former"] == hashlib.sha256(b"old").hexdigest()
+    assert receipt["backup"].startswith("/data/supercombo-build/backups/m.pkl.bak.")
+    assert bench.path(receipt["backup"]).read_bytes() == b"old"
+    assert bench.path(ACTIVE).read_bytes() == b"new"
+    assert bench.path(ACTIVE).stat().st_mode & 0o777 == 0o640
+    assert install(bench, b"new")["already"]
+
+
+def test_another_file_than_the_verified_one_is_not_installed(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    bench.write(SOURCE, b"new")
+    with pytest.raises(errors.InputChanged):
+        bench.link.call("install", source=SOURCE, name="m.pkl", sha256="0" * 64)
+    assert bench.path(ACTIVE).read_bytes() == b"old"
+    assert bench.link.call("backups")["backups"] == []
+
+
+@pytest.mark.parametrize("state", ["1", None])
+def test_nothing_is_installed_on_a_device_that_is_onroad_or_does_not_say(bench: Bench, state: str | None):
+    bench.write(ACTIVE, b"old")
+    bench.param("IsOnroad", state)
+    with pytest.raises(errors.RailRefused):
+        install(bench, b"new")
+    assert bench.path(ACTIVE).read_bytes() == b"old"
+    assert sorted(path.name for path in bench.path("/data/media/0/models").iterdir()) == ["m.pkl", "m.recompiled.pkl"]
+
+
+@pytest.mark.parametrize("name", ["../m.pkl", "a/b.pkl", "", ".."])
+def test_only_a_bare_name_is_installed(bench: Bench, name: str):
+    sha256 = bench.write(SOURCE, b"new")
+    with pytest.raises(errors.BuildError, match="bare file name"):
+        bench.link.call("install", source=SOURCE, name=name, sha256=sha256)
+
+
+def test_so_many_backups_stay_in_the_order_in_which_they_were_made(bench: Bench):
+    for number in range(6):
+        install(bench, b"%d" % number, keep=3)
+    kept = [bench.path("/data/supercombo-build/backups/" + e["file"]) for e in bench.link.call("backups")["backups"]]
+    assert [path.read_bytes() for path in kept] == [b"2", b"3", b"4"]
+
+
+def test_rollback_goes_back_one_step_at_a_time_past_a_damaged_backup(bench: Bench):
+    for number in range(4):
+        install(bench, b"%d" % number)
+    backups = bench.link.call("backups", name="m.pkl")["backups"]
+    bench.path("/data/supercombo-build/backups/" + backups[-1]["file"]).write_bytes(b"damaged")
+    bench.link.call("rollback", name="m.pkl")
+    assert bench.path(ACTIVE).read_bytes() == b"1"
+    bench.link.call("rollback", name="m.pkl")
+    assert bench.path(ACTIVE).read_bytes() == b"0"
+    with pytest.raises(errors.DeviceError, match="no backup verifies"):
+        bench.link.call("rollback", name="m.pkl")
+    assert bench.path(ACTIVE).read_bytes() == b"0"
+
+
+def test_a_refused_first_install_is_removed_and_nobody_elses(bench: Bench):
+    receipt = install(bench, b"first")
+    with pytest.raises(errors.InputChanged):
+        bench.link.call("rollback", name="m.pkl", expect="0" * 64, remove=True)
+    bench.link.call("rollback", name="m.pkl", expect=receipt["sha256"], remove=True)
+    assert not bench.path(ACTIVE).exists()
+
+
+def test_a_held_install_is_put_back_by_the_device_when_its_time_is_over(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    install(bench, b"new", hold=600)
+    bench.link.call("probe")
+    assert bench.path(ACTIVE).read_bytes() == b"new"
+    bench.write("/proc/sys/kernel/random/boot_id", b"after the power went")
+    bench.param("IsOnroad", "1")
+    assert bench.link.call("probe")["health"]["pending"]
+    assert bench.path(ACTIVE).read_bytes() == b"new"
+    bench.param("IsOnroad", "0")
+    assert bench.link.call("probe")["health"]["undone"] == ["m.pkl put back"]
+    assert bench.path(ACTIVE).read_bytes() == b"old"
+    assert bench.link.call("probe")["health"]["undone"] == []
+
+
+def test_a_held_install_that_passed_stays(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    receipt = install(bench, b"new", hold=0.01)
+    assert bench.link.call("install_keep", journal=receipt["journal"])["kept"]
+    bench.link.call("probe")
+    assert bench.path(ACTIVE).read_bytes() == b"new"
+
+
+def test_gc_lists_first_and_removes_only_what_the_build_put_there(bench: Bench, tmp_path):
+    (tmp_path / "s").write_bytes(b"source")
+    sha256 = hashlib.sha256(b"source").hexdigest()
+    for name in ("ours", "theirs", "kept"):
+        bench.link.push(tmp_path / "s", f"/data/media/0/{name}.onnx", sha256=sha256)
+    bench.write("/data/media/0/theirs.onnx", b"others")
+    bench.write("/data/media/0/strange.onnx", b"source")
+    bench.start("done", "pass")
+    bench.link.follow("done")
+    for number in range(3):
+        install(bench, b"%d" % number)
+    keep = {"keep_files": ["/data/media/0/kept.onnx"], "keep": 1}
+    listed = bench.link.call("gc", **keep)
+    assert {(item["kind"], item["name"].split(".bak.")[0]) for item in listed["items"]} == {
+        ("upload", "/data/media/0/ours.onnx"),
+        ("job", "done"),
+        ("backup", "m.pkl"),
+    }
+    assert bench.path("/data/media/0/ours.onnx").exists()
+    bench.link.call("gc", dry=False, **keep)
+    there = {path.name for path in bench.path("/data/media/0").iterdir()}
+    assert there == {"models", "theirs.onnx", "kept.onnx", "strange.onnx"}
+    assert bench.link.call("gc", **keep)["items"] == []
