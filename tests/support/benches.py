@@ -1,4 +1,4 @@
-"""Devices for tests of what happens on a device: a root in a directory whose name has blanks, spoken to by the agent."""
+"""Devices for tests of what happens on one: a root in a directory whose name has blanks, reached through the agent."""
 
 from __future__ import annotations
 
