@@ -1,0 +1,93 @@
+"""A forward cursor over part of a ByteSource that believes no length before it has compared it with what is left."""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from buildlib.artifact.byte_source import ByteSource
+from buildlib.artifact.refusals import COPY_AGAIN, Truncated
+
+_WINDOW: Final = 256 * 1024
+
+
+class ByteWindow:
+    """Reads from `start` up to `end`, 256 KiB at a time; what is skipped is never read."""
+
+    __slots__ = ("_at", "_base", "_buffer", "_end", "_source")
+
+    def __init__(self, source: ByteSource, start: int, end: int) -> None:
+        self._source = source
+        self._end = end
+        self._base = start
+        self._buffer = b""
+        self._at = 0
+
+    @property
+    def position(self) -> int:
+        """Offset of the next byte in the source."""
+        return self._base + self._at
+
+    def byte(self) -> int:
+        """The next byte."""
+        at = self._at
+        if at >= len(self._buffer):
+            self._fill(1)
+            at = 0
+        self._at = at + 1
+        return self._buffer[at]
+
+    def take(self, length: int) -> bytes:
+        """The next bytes, no more than a window holds."""
+        if self._at + length > len(self._buffer):
+            self._fill(length)
+        found = self._buffer[self._at : self._at + length]
+        self._at += length
+        return found
+
+    def unsigned(self, length: int) -> int:
+        """A little-endian number of that many bytes."""
+        return int.from_bytes(self.take(length), "little")
+
+    def line(self, limit: int) -> bytes | None:
+        """Bytes up to a newline, which is consumed; None if there is none within `limit`."""
+        if len(self._buffer) - self._at < limit:
+            self._fill(1)
+        stop = self._buffer.find(b"\n", self._at, self._at + limit)
+        if stop < 0:
+            return None
+        found = self._buffer[self._at : stop]
+        self._at = stop + 1
+        return found
+
+    def skip(self, length: int) -> int:
+        """Passes over that many bytes; the offset where they begin."""
+        self.require(length)
+        offset = self.position
+        if self._at + length <= len(self._buffer):
+            self._at += length
+        else:
+            self._base, self._at, self._buffer = offset + length, 0, b""
+        return offset
+
+    def require(self, length: int) -> None:
+        """Raises Truncated unless that many bytes are left."""
+        if length > self._end - self.position:
+            self._truncated(length)
+
+    def _fill(self, need: int) -> None:
+        self.require(need)
+        position = self.position
+        self._buffer = self._source.read_at(position, min(_WINDOW, self._end - position))
+        self._base, self._at = position, 0
+        if len(self._buffer) < need:
+            self._truncated(need)
+
+    def _truncated(self, need: int) -> NoReturn:
+        raise Truncated(
+            "the artifact is cut off",
+            where=self._source.name,
+            expected=f"{need:,} bytes at offset {self.position:,}",
+            got=f"{self._end - self.position:,}",
+            guide="11",
+            remedy=COPY_AGAIN,
+        )

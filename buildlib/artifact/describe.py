@@ -1,0 +1,117 @@
+"""An inspection and a verdict in words: short lines for a terminal, plain values for `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from buildlib.core.findings import Finding
+from buildlib.core.inspection import CapturedJit, Inspection, JitInput
+from buildlib.core.verdict import Verdict
+
+_WIDTH: Final = 10
+
+
+def summary(inspection: Inspection) -> str:
+    """One line: `15.9 MB  run_policy, 1344x760, 1928x1208, frame skip 4`."""
+    parts = [jit.key or "one captured jit" for jit in inspection.jits]
+    if inspection.frame_skip is not None:
+        parts.append(f"frame skip {inspection.frame_skip}")
+    return f"{_size(inspection.size)}  {', '.join(parts) or 'no captured jit'}"
+
+
+def describe_inspection(inspection: Inspection, *, verbose: bool = False) -> list[str]:
+    """Lines for a person. verbose adds every input, the weights and the globals."""
+    lines = [f"{inspection.name}: {summary(inspection)}"]
+    lines += [f"  {label:<{_WIDTH}} {text}" for label, text in _facts(inspection)]
+    for jit in inspection.jits:
+        lines += _describe_jit(jit, verbose=verbose)
+    if verbose:
+        lines += [
+            f"  {'weight':<{_WIDTH}} {one.device} {one.dtype} {one.elements:,} elements, {one.zeros:.0%} zero bytes"
+            for one in inspection.weights[:10]
+        ]
+        lines += [f"  {'global':<{_WIDTH}} {name}" for name in inspection.globals]
+    return lines
+
+
+def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    chunks = f" in {inspection.chunks} chunks" if inspection.chunks > 1 else ""
+    kind = "out-of-band pickle" if inspection.container == "out-of-band" else "pickle"
+    yield "form", f"{_FORMS[inspection.form]}, {kind} of protocol {inspection.protocol}{chunks}"
+    if inspection.root_keys:
+        yield "keys", ", ".join(inspection.root_keys)
+    devices = (f"{name} ({one.count} buffers, {_size(one.payload)})" for name, one in inspection.devices.items())
+    yield "devices", ", ".join(devices) or "none"
+    yield "programs", f"{inspection.programs} for {', '.join(inspection.targets) or 'no device'}"
+    if inspection.queue_depths:
+        yield "queues", ", ".join(f"{name} {depth}" for name, depth in inspection.queue_depths.items())
+    if inspection.frame_bytes:
+        yield "frames", ", ".join(f"{camera} {size:,} bytes" for camera, size in inspection.frame_bytes.items())
+    if inspection.metadata:
+        metadata = inspection.metadata
+        outputs = f"{len(metadata.output_slices)} outputs" if metadata.output_slices else "no output_slices"
+        yield "metadata", ", ".join(one for one in (metadata.model_checkpoint, outputs) if one)
+    if inspection.payload and inspection.zero_payload > inspection.payload / 2:
+        yield "zeros", f"{inspection.zero_payload / inspection.payload:.0%} of all content"
+    if inspection.trailing:
+        yield "trailing", f"{inspection.trailing:,} bytes"
+    for oddity in inspection.oddities:
+        yield "odd", oddity
+
+
+_FORMS: Final = {"dict": "dict of captured jits", "bare": "bare captured jit", "other": "no artifact"}
+
+
+def _describe_jit(jit: CapturedJit, *, verbose: bool) -> list[str]:
+    name = jit.key or "jit"
+    what = f"{jit.kernels} kernels on {', '.join(jit.targets) or '?'}, expects {', '.join(map(str, jit.names)) or '?'}"
+    lines = [f"  {name:<{_WIDTH}} {what}"]
+    if verbose:
+        lines += [f"  {'':<{_WIDTH}}   {_input(one)}" for one in jit.inputs]
+    return lines
+
+
+def _input(one: JitInput) -> str:
+    shape = "shape unknown" if one.shape is None else "x".join(map(str, one.shape))
+    return f"{one.name}: {shape} {one.dtype} on {one.device}"
+
+
+def describe_verdict(verdict: Verdict) -> list[str]:
+    """Lines for a person: what, why, try for each finding; one line if all is well."""
+    lines: list[str] = []
+    for finding in verdict.findings:
+        lines += _describe_finding(finding)
+    if verdict.good:
+        lines.append(f"good for {verdict.contract}")
+    else:
+        count = len(verdict.refusals)
+        lines.append(f"refused for {verdict.contract}: {count} reason{'s' if count != 1 else ''}")
+    return lines
+
+
+def _describe_finding(finding: Finding) -> list[str]:
+    head = "BAD " if finding.severity == "refuse" else "note"
+    lines = [
+        f"{head}  {finding.what}",
+        f"        expected  {finding.expected}",
+        f"        found     {finding.found}",
+    ]
+    if finding.guide:
+        lines.append(f"        why       guide section {finding.guide}")
+    lines.append(f"        try       {finding.remedy}")
+    return lines
+
+
+def as_json(inspection: Inspection | None, verdict: Verdict | None) -> dict[str, object]:
+    """Both as plain values, hashes and sizes whole: {"inspection": {...} or null, "verdict": {...} or null}."""
+    return {
+        "inspection": msgspec.to_builtins(inspection) if inspection else None,
+        "verdict": msgspec.to_builtins(verdict) if verdict else None,
+    }
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size:,} bytes"
