@@ -25,12 +25,6 @@ def foreign_name(inspection: OnnxInspection) -> str | None:
     """Which other model this is, with what it does; None where unknown."""
     names = frozenset(spec.name for spec in inspection.inputs)
     paddle = "paddle" in f"{inspection.producer} {inspection.graph}".lower()
-    if names == {"x"} and (paddle or "character" in inspection.metadata or _is_picture(inspection)):
+    if names == {"x"} and (paddle or "character" in inspection.metadata):
         return "rapidocr, a PaddleOCR model (reads text in pictures)"
     return next((name for inputs, name in _BY_INPUTS if names == inputs), None)
-
-
-def _is_picture(inspection: OnnxInspection) -> bool:
-    """One input of free-sized RGB pictures."""
-    spec = inspection.inputs[0]
-    return spec.dtype == "float32" and spec.shape is not None and len(spec.shape) == 4 and spec.shape[1] == 3
