@@ -105,6 +105,10 @@ class SourceError(BuildError):
     """A source ONNX is missing, unreachable or not what it should be."""
 
 
+class SourceUnavailable(SourceError):
+    """A source cannot be reached now: unmounted, offline, refused. While its blob is in the store, a warning."""
+
+
 class ArtifactError(BuildError):
     """A file is no artifact, is damaged, or cannot be read safely."""
 
