@@ -1,15 +1,10 @@
-"""Names of our files on a device: the guide's (sections 3, 5, 8), with the device's root put before them."""
+"""Names of our files on a device: the guide's (sections 3, 5, 8), as device paths; the agent adds the root."""
 
 from __future__ import annotations
 
 import posixpath
 
 from buildlib.core.catalog import Device, Model
-
-
-def on_device(device: Device, path: str) -> str:
-    """A device path under the device's root (a prefix for `local` and test devices, empty on a real one)."""
-    return f"{device.paths.root.rstrip('/')}{path}" if device.paths.root else path
 
 
 def stem(artifact: str) -> str:
@@ -21,14 +16,14 @@ def source_path(device: Device, model: Model, role: str) -> str:
     """`/data/media/0/driving_supercombo_nopp_source.onnx` (guide, section 3); other roles add their name."""
     base = stem(model.artifact)
     suffix = "" if len(model.sources) == 1 else f"_{role}"
-    return on_device(device, posixpath.join(device.paths.sources, f"{base}{suffix}_source.onnx"))
+    return posixpath.join(device.paths.sources, f"{base}{suffix}_source.onnx")
 
 
 def recompiled_path(device: Device, artifact: str) -> str:
     """`/data/media/0/models/driving_supercombo_nopp.recompiled.pkl` (guide, section 5)."""
-    return on_device(device, posixpath.join(device.paths.models, f"{stem(artifact)}.recompiled.pkl"))
+    return posixpath.join(device.paths.models, f"{stem(artifact)}.recompiled.pkl")
 
 
 def active_path(device: Device, artifact: str) -> str:
     """`/data/media/0/models/driving_supercombo_nopp.pkl` (guide, section 8)."""
-    return on_device(device, posixpath.join(device.paths.models, artifact))
+    return posixpath.join(device.paths.models, artifact)

@@ -167,7 +167,7 @@ def _verify_parts(subject: Subject, upstream: Upstream, world: World) -> dict[st
     return {
         "artifacts": artifact_digests(upstream),
         "arguments": compile_arguments(subject.model, expected),
-        "onnx": upstream["compile"].parts["onnx"],
+        "onnx": onnx_digests(upstream),
         "toolchain": upstream["compile"].parts["toolchain"],
     }
 
@@ -199,7 +199,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("upload", 1, ("source",), ("source",), True, _upload_parts, _upload_lapse),
     Stage("compile", 1, ("source",), ("upload",), True, _compile_parts, _compile_lapse),
     Stage("pull", 1, ("compile",), ("compile",), False, _pull_parts, _pull_lapse),
-    Stage("verify", 1, ("compile",), ("pull",), False, _verify_parts, _stands),
+    Stage("verify", 1, ("source", "compile"), ("pull",), False, _verify_parts, _stands),
     Stage("install", 1, ("compile",), ("verify",), True, _install_parts, _install_lapse),
 )
 BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from typing import IO, BinaryIO
 
@@ -172,3 +173,8 @@ def _wait_for_group(process: subprocess.Popen[bytes]) -> None:
         except (ProcessLookupError, PermissionError):
             return
         time.sleep(TICK / 5)
+
+
+def open_transport(device: catalog.Device, root: Path) -> LocalTransport:
+    """The transport of a device, as `steps.services` finds it by name."""
+    return LocalTransport(device.name)

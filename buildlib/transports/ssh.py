@@ -160,3 +160,8 @@ class SshTransport:
 def command_line(token: str, argv: tuple[str, ...]) -> bytes:
     """What is sent: the one place where arguments are quoted."""
     return ("exec " + shlex.join(("/bin/sh", "-c", RUN, "sh", token, *argv))).encode("utf-8", "surrogateescape")
+
+
+def open_transport(device: Device, root: Path) -> SshTransport:
+    """The transport of a device, as `steps.services` finds it by name."""
+    return SshTransport(device, home=Path.home(), project=root)

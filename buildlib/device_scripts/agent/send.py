@@ -53,8 +53,8 @@ def do_send(request: Request) -> dict[str, Any]:
 
 
 def do_hash(request: Request) -> dict[str, Any]:
-    """{device path: {size, sha256} or None for a missing one} of `paths`."""
-    return {"files": files(request, list(request.args["paths"]))}
+    """{device path: {size, sha256} or None for a missing one} of `files`."""
+    return {"files": files(request, list(request.args["files"]))}
 
 
 def files(request: Request, paths: list[str]) -> dict[str, Any]:

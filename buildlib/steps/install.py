@@ -1,0 +1,61 @@
+"""install:M (guide, section 8): the artifact goes where the runtime looks; the former one is backed up first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from buildlib import errors
+from buildlib.core.flags import effective_profile
+from buildlib.steps import toolchain
+from buildlib.steps.context import Outcome, StepContext
+
+
+def run(context: StepContext) -> Outcome:
+    """Installs each artifact. The device checks the car's state, the hash before and the hash after, in one command."""
+    require_fit(context)
+    active: dict[str, Any] = {}
+    notes = []
+    for role, made in context.upstream["compile"].result["artifacts"].items():
+        name = context.model.artifacts[role]
+        done = _install(context, name, made)
+        active[role] = {"path": done["active"], "sha256": done["sha256"], "backup": done["backup"]}
+        notes.append("already there" if done["already"] else f"backup {done['backup']}" if done["backup"] else "new")
+    return Outcome(
+        result={"active": active},
+        summary=", ".join(notes),
+        device_files={entry["path"]: entry["sha256"] for entry in active.values()},
+    )
+
+
+def require_fit(context: StepContext) -> None:
+    """The rail: samples, and artifacts for another backend than the device's, stay on `local`."""
+    if toolchain.is_local(context.device):
+        return
+    if any(receipt.sample for receipt in context.upstream.values()):
+        raise errors.RailRefused(
+            f"{context.model.name} was made from a sample and installs on `local` only",
+            where=context.device.name,
+            remedy=f"give models.{context.model.name}.source a real ONNX",
+        )
+    built_for = context.upstream["compile"].parts["arguments"]["expected_device"]
+    wanted = effective_profile(context.subject.catalog, context.model, context.device).expected_device
+    if built_for != wanted:
+        raise errors.RailRefused(
+            f"{context.model.name} was built for {built_for}",
+            where=context.device.name,
+            expected=wanted,
+            got=built_for,
+            guide="11",
+        )
+
+
+def _install(context: StepContext, name: str, made: dict[str, Any]) -> dict[str, Any]:
+    link = context.link()
+    source = made["path"]
+    there = link.call("hash", files=[source]).get("files", {}).get(source)
+    if not there or there["sha256"] != made["sha256"]:
+        # The device never had it, or lost it: our own copy goes there.
+        source = f"{context.device.paths.state}/incoming/{made['sha256'][:16]}.pkl"
+        blob = context.workspace.blobs.path(made["sha256"])
+        link.push(blob, source, sha256=made["sha256"], on_progress=context.progress())
+    return link.call("install", name=name, source=source, sha256=made["sha256"], keep=context.device.keep_backups)

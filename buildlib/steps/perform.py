@@ -1,0 +1,162 @@
+"""The frame around every step: judge, act, judge again, record. Nothing is recorded that does not match its key."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from buildlib import errors
+from buildlib.core import freshness
+from buildlib.core.freshness import Judgement
+from buildlib.core.key import KEY_FORMAT, differences
+from buildlib.core.receipt import Attempt, Receipt
+from buildlib.core.stages import BY_NAME, STAGES, NotKnowable, Stage
+from buildlib.core.world import Subject
+from buildlib.steps.context import Outcome, Services, StepContext
+from buildlib.steps.world import FileWorld, observe_files
+from buildlib.store.receipts import now
+from buildlib.version import VERSION
+
+
+class Action(Protocol):
+    """A step's own work. Raises BuildError; leaves no half-done target behind."""
+
+    def __call__(self, context: StepContext) -> Outcome: ...
+
+
+def action_of(stage: str) -> Action:
+    """The action of a stage: `run` of the module of its name, imported when it is needed."""
+    action: Action = importlib.import_module(f"buildlib.steps.{stage}").run
+    return action
+
+
+def stages_up_to(stage: str) -> tuple[Stage, ...]:
+    """The stages whose judgements a stage's own needs: all that come before it, and itself."""
+    names = [row.name for row in STAGES]
+    return STAGES[: names.index(stage) + 1]
+
+
+def is_done(services: Services, subject: Subject, stage: str) -> Judgement:
+    """Judges one stage of a model, now."""
+    return freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))[stage]
+
+
+def perform(services: Services, subject: Subject, stage: str) -> None:
+    """Does a step if it needs doing, and records it. Raises BuildError; the failure is kept as an attempt."""
+    services.check_cancelled()
+    judged = freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))
+    verdict = judged[stage]
+    if verdict.done:  # another model or thread did it since doit asked
+        _note(services, subject, verdict)
+        return
+    context = _context(services, subject, stage, judged)
+    started = time.monotonic()
+    try:
+        outcome = action_of(stage)(context)
+        observe_files(services.workspace, subject.device.name, outcome.device_files)
+        _require_unmoved(services, subject, context)
+    except errors.BuildError as error:
+        if not isinstance(error, errors.Cancelled):
+            _keep_attempt(context, error)
+        raise
+    _record(context, outcome, time.monotonic() - started)
+
+
+def _context(services: Services, subject: Subject, stage: str, judged: dict[str, Judgement]) -> StepContext:
+    verdict = judged[stage]
+    if verdict.key is None or verdict.parts is None:
+        raise errors.BuildError(
+            f"{subject.model.name} {stage} cannot run: {verdict.reason}",
+            remedy=f"doit {subject.model.name}" if verdict.reason.startswith("follows") else None,
+        )
+    _require_reachable(services, subject, stage)
+    receipts = {name: judged[name].receipt for name in BY_NAME[stage].inputs}
+    return StepContext(
+        services=services,
+        subject=subject,
+        stage=stage,
+        key=verdict.key,
+        parts=verdict.parts,
+        upstream={name: receipt for name, receipt in receipts.items() if receipt is not None},
+        restore=verdict.receipt if verdict.restorable else None,
+    )
+
+
+def _require_reachable(services: Services, subject: Subject, stage: str) -> None:
+    """A step that needs its device does not wait for it once more when the probe of this run got no answer."""
+    if not BY_NAME[stage].on_device:
+        return
+    seen = FileWorld(services.workspace).device(subject.device.name)
+    if not seen.reachable:
+        raise errors.DeviceUnreachable(
+            f"{subject.model.name} {stage} needs {subject.device.name}: {seen.problem or 'it was not probed'}",
+            remedy=f"switch the device on, see `doit doctor {subject.device.name}`, then run doit again",
+        )
+
+
+def _require_unmoved(services: Services, subject: Subject, context: StepContext) -> None:
+    """The key must be the same after the action as before it (truth, rule 5)."""
+    try:
+        key, parts = freshness.present_parts(
+            subject, BY_NAME[context.stage], context.upstream, FileWorld(services.workspace)
+        )
+    except NotKnowable as unknown:
+        raise errors.InputChanged(
+            f"{context.model.name} {context.stage}: an input went away while it ran: {unknown.reason}",
+            remedy="run doit again when the input rests",
+        ) from unknown
+    if key != context.key:
+        moved = differences(context.parts, parts)
+        raise errors.InputChanged(
+            f"{context.model.name} {context.stage}: an input changed while it ran: {moved[0] if moved else 'the key'}",
+            remedy="nothing was recorded; run doit again when the input rests",
+        )
+
+
+def _record(context: StepContext, outcome: Outcome, seconds: float) -> None:
+    sample = outcome.sample or any(receipt.sample for receipt in context.upstream.values())
+    context.workspace.receipts.put(
+        Receipt(
+            stage=context.stage,
+            model=context.model.name,
+            device=context.device.name,
+            key=context.key,
+            key_format=KEY_FORMAT,
+            version=BY_NAME[context.stage].version,
+            parts=context.parts,
+            result=outcome.result,
+            targets=outcome.targets,
+            sample=sample,
+            finished=now(),
+            seconds=round(seconds, 3),
+            tool=VERSION,
+        )
+    )
+    for warning in outcome.warnings:
+        context.events.warning(context.model.name, warning)
+    if outcome.summary:
+        context.events.step(context.model.name, context.stage, outcome.summary)
+
+
+def _note(services: Services, subject: Subject, verdict: Judgement) -> None:
+    if verdict.key is not None:
+        services.workspace.receipts.note_latest(subject.model.name, verdict.stage, subject.device.name, verdict.key)
+
+
+def _keep_attempt(context: StepContext, error: errors.BuildError) -> None:
+    context.workspace.receipts.put_attempt(
+        Attempt(
+            stage=context.stage,
+            model=context.model.name,
+            device=context.device.name,
+            key=context.key,
+            error=error.render(),
+            finished=now(),
+            log=error.log,
+        )
+    )
+
+
+Performer = Callable[[Services, Subject, str], None]

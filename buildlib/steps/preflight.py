@@ -1,0 +1,114 @@
+"""preflight:DEVICE (guide, sections 1 and 4): one look at a device. What it finds never fails a build."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from buildlib import errors
+from buildlib.core.catalog import Catalog, Device, Model
+from buildlib.core.freshness import age_in_words
+from buildlib.core.remote import active_path, recompiled_path, source_path
+from buildlib.steps import toolchain
+from buildlib.steps.context import Services
+from buildlib.steps.world import Observation, builtin_script, read_observation, write_observation
+
+SERIAL = ("HardwareSerial", "DongleId")
+"""Parameters that tell one unit from another."""
+
+
+def probe(services: Services, catalog: Catalog, device: Device) -> Observation:
+    """Asks the device once and records the answer; an unreachable one keeps its last answer and is called so."""
+    before = read_observation(services.workspace, device.name) or Observation(device=device.name)
+    try:
+        answer = ask(services, catalog, device)
+    except errors.Cancelled:
+        raise
+    except errors.BuildError as error:
+        observation = _unanswered(before, error)
+        services.events.step(device.name, "preflight", observation_text(observation))
+    else:
+        observation = _answered(device, answer)
+        if observation.identity != before.identity:
+            services.events.step(device.name, "preflight", toolchain_text(observation))
+    write_observation(services.workspace, observation)
+    return observation
+
+
+def ask(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
+    """The probe itself, in one round trip."""
+    link = services.link(device)
+    if toolchain.is_local(device):
+        ensure_layout(services, device)
+    models = list(catalog.models.values())
+    return link.call(
+        "probe",
+        toolchain=toolchain.spec(services.workspace, device, builtin_script()[1]),
+        files=sorted(set(files_of_ours(device, models))),
+        params=list(SERIAL),
+    )
+
+
+def ensure_layout(services: Services, device: Device) -> None:
+    """Makes the directories of the embedded device the first time."""
+    root = services.workspace.root / device.paths.root
+    if not (root / device.paths.params.lstrip("/") / "IsOnroad").exists():
+        services.link(device).call("layout")
+
+
+def files_of_ours(device: Device, models: Iterable[Model]) -> list[str]:
+    """The remote paths that the judge of freshness may ask about."""
+    found: list[str] = []
+    for model in models:
+        found += [source_path(device, model, role) for role in model.sources]
+        for name in model.artifacts.values():
+            found += [recompiled_path(device, name), active_path(device, name)]
+    return found
+
+
+def _answered(device: Device, answer: dict[str, Any]) -> Observation:
+    identity = dict(answer["identity"] or {})
+    if device.compile_script == "builtin":
+        identity.pop("script", None)  # ours is named by the workstation, see `World.script`
+    problems = [problem["what"] for problem in answer.get("problems", ())]
+    params = answer["health"].get("params", {})
+    serial = next((params[name] for name in SERIAL if params.get(name)), "")
+    return Observation(
+        device=device.name,
+        answered=time.time(),
+        reachable=True,
+        problem=problems[0] if problems else None,
+        unit=f"{device.name}:{serial}" if serial else device.name,
+        identity=identity if not problems else None,
+        people=answer.get("people", {}),
+        health=answer["health"],
+        flags=answer.get("flags"),
+        files={path: entry["sha256"] for path, entry in answer["files"].items() if entry},
+    )
+
+
+def _unanswered(before: Observation, error: errors.BuildError) -> Observation:
+    return msgspec.structs.replace(before, reachable=False, problem=error.headline())
+
+
+def toolchain_text(observation: Observation) -> str:
+    """A toolchain in one line: `tinygrad 0.14.0 (9c8d21f4), python 3.12.3, zig cc ...`."""
+    identity, people = observation.identity or {}, observation.people
+    version = people.get("tinygrad_version") or (people.get("tinygrad_commit") or "")[:8] or "?"
+    tinygrad = str(identity.get("tinygrad") or "")[:8]
+    dirty = " with local changes" if people.get("tinygrad_dirty") else ""
+    compiler = f", {identity['c_compiler'].partition(' wrapper')[0]}" if identity.get("c_compiler") else ""
+    return f"tinygrad {version} ({tinygrad}){dirty}, python {identity.get('python')}{compiler}, {identity.get('os')}"
+
+
+def observation_text(observation: Observation) -> str:
+    """Why there was no answer, and when there was one."""
+    last = (
+        f"; last seen {age_in_words(time.time() - observation.answered)} ago"
+        if observation.answered
+        else "; never seen"
+    )
+    return f"{observation.problem}{last}"

@@ -1,0 +1,81 @@
+"""verify:M (guide, sections 6 and 11): the artifact is read without being run, and judged against its declaration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from buildlib import errors
+from buildlib.artifact.describe import summary
+from buildlib.artifact.examine import examine
+from buildlib.core.flags import effective_flags, expected_device
+from buildlib.core.verdict import Expectations, Verdict
+from buildlib.core.world import Subject
+from buildlib.steps.context import Outcome, StepContext
+
+
+def run(context: StepContext) -> Outcome:
+    """Judges each artifact's blob: size, hash, root keys, jits, names, shapes, devices, cameras, frame skip."""
+    verdicts: dict[str, Any] = {}
+    lines: list[str] = []
+    warnings: list[str] = []
+    for role, sha256 in context.parts["artifacts"].items():
+        blob = context.workspace.blobs.path(sha256)
+        if not context.workspace.blobs.has(sha256):
+            raise errors.ArtifactError(
+                "the artifact's bytes are not in the content store",
+                where=sha256,
+                remedy=f"doit pull:{context.model.name}",
+            )
+        inspection, verdict = examine(blob, expectations(context, role))
+        name = context.model.artifacts[role]
+        if not verdict.good:
+            raise refused(name, verdict)
+        assert inspection is not None
+        verdicts[role] = msgspec.to_builtins(verdict)
+        lines.append(summary(inspection))
+        warnings += [f"{name}: {finding.what}: {finding.found}" for finding in verdict.findings]
+    return Outcome(result={"verdicts": verdicts}, summary="; ".join(lines), warnings=tuple(warnings))
+
+
+def expectations(context: StepContext, role: str) -> Expectations:
+    """What the declaration and the source's inspection let an artifact be."""
+    made_from = context.upstream["source"].result["sources"] if "source" in context.upstream else {}
+    weights = [entry["weight_bytes"] for entry in made_from.values() if entry.get("weight_bytes") is not None]
+    inputs = [name for entry in made_from.values() for name in entry.get("inputs", ())]
+    return expected_of(context.subject, sum(weights) if weights else None, tuple(inputs) or None)
+
+
+def expected_of(
+    subject: Subject, onnx_bytes: int | None = None, onnx_inputs: tuple[str, ...] | None = None
+) -> Expectations:
+    """The expectations of a model on a device."""
+    model = subject.model
+    backend = expected_device(subject.catalog, model, subject.device)
+    flags = effective_flags(subject.catalog, model, subject.device)
+    warp = flags.get("WARP_DEV", backend).partition(":")[0]
+    return Expectations(
+        expected_device=backend,
+        warp_device=warp if warp != backend else None,
+        frame_skip=model.frame_skip,
+        cameras=model.camera_resolutions,
+        model_size=model.model_size,
+        onnx_bytes=onnx_bytes,
+        onnx_inputs=onnx_inputs,
+    )
+
+
+def refused(name: str, verdict: Verdict) -> errors.VerdictRefused:
+    """The error of a refused artifact: the worst finding leads, all are told."""
+    first = verdict.refusals[0]
+    others = len(verdict.refusals) - 1
+    more = f" (and {others} more: {', '.join(finding.code for finding in verdict.refusals[1:])})" if others else ""
+    return errors.VerdictRefused(
+        f"{first.what}{more}",
+        where=name,
+        expected=first.expected,
+        got=first.found,
+        guide=first.guide,
+        remedy=first.remedy,
+    )

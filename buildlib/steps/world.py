@@ -1,0 +1,173 @@
+"""The world as it is on this workstation: files by their hashes, devices by their last probe, receipts on disk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buildlib.core.catalog import Device, PathSource, SampleSource, Source
+from buildlib.core.receipt import Attempt, Receipt
+from buildlib.core.world import DeviceSeen, SourceSeen, Subject
+from buildlib.store import files
+from buildlib.store.workspace import Workspace
+
+SAMPLE_RECIPE = 1
+"""Raised when the sample recipe gives other bytes for the same seed and width."""
+
+
+class Observation(msgspec.Struct, kw_only=True):
+    """`.build/devices/NAME.json`: the last answer of a device, and how the newest probe ended."""
+
+    device: str
+    answered: float = 0.0
+    """Wall clock, seconds since 1970, of the last answer."""
+    reachable: bool = False
+    problem: str | None = None
+    unit: str = ""
+    identity: dict[str, Any] | None = None
+    people: dict[str, Any] = {}
+    """Commit, dirty state and the like: for reading, never part of a key."""
+    health: dict[str, Any] = {}
+    flags: dict[str, list[str]] | None = None
+    """larch64 flags of every SConscript function that has some; None where there is no SConscript."""
+    files: dict[str, str] = {}
+
+
+class FileWorld:
+    """`core.world.World` over a workspace. Made anew for each judgement of a model, so answers are one moment's."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._devices: dict[str, DeviceSeen] = {}
+
+    def source(self, subject: Subject, role: str) -> SourceSeen:
+        """A path by its content; a sample by its recipe, resolved through its own receipt."""
+        source = subject.model.sources[role]
+        if isinstance(source, SampleSource):
+            return SourceSeen(content={"sample": SAMPLE_RECIPE, "seed": source.seed, "width": source.width})
+        if isinstance(source, PathSource):
+            path = self.source_file(source)
+            sha256 = self.workspace.hashes.sha256(path)
+            if sha256 is not None:
+                return SourceSeen(content={"sha256": sha256})
+            return self._last_known(subject, role, f"{path} is not there")
+        raise NotImplementedError(type(source).__name__)
+
+    def source_file(self, source: PathSource) -> Path:
+        """Where a path source points; relative paths start at the project's root."""
+        return self.workspace.root / Path(source.path).expanduser()
+
+    def _last_known(self, subject: Subject, role: str, problem: str) -> SourceSeen:
+        last = self.latest(subject, "source")
+        known = last.parts.get("onnx", {}).get(role) if last is not None else None
+        spec = last.result.get("specs", {}).get(role) if last is not None else None
+        if known is None or spec != spec_of(subject.model.sources[role]):
+            return SourceSeen(content=None, problem=problem)
+        return SourceSeen(content=known, problem=problem, assumed=True)
+
+    def device(self, name: str) -> DeviceSeen:
+        """The recorded observation; nothing is asked of the network here."""
+        if name not in self._devices:
+            self._devices[name] = self._read_device(name)
+        return self._devices[name]
+
+    def _read_device(self, name: str) -> DeviceSeen:
+        seen = read_observation(self.workspace, name)
+        if seen is None:
+            return DeviceSeen(problem=f"{name} has not been probed yet")
+        return DeviceSeen(
+            identity=seen.identity,
+            unit=seen.unit,
+            files=seen.files,
+            reachable=seen.reachable,
+            age=max(0.0, time.time() - seen.answered),
+            problem=seen.problem,
+        )
+
+    def file(self, path: str) -> str | None:
+        """sha256 of a file below the root."""
+        return self.workspace.hashes.sha256(self.workspace.root / path)
+
+    def blob(self, sha256: str) -> bool:
+        """True when the content store holds these bytes undamaged."""
+        return self.workspace.blobs.has(sha256)
+
+    def script(self, subject: Subject) -> str:
+        """What names the compile script in the key: its digest when it is ours."""
+        return compile_script_id(subject.device)
+
+    def receipt(self, stage: str, key: str) -> Receipt | None:
+        """From disk."""
+        return self.workspace.receipts.get(stage, key)
+
+    def latest(self, subject: Subject, stage: str) -> Receipt | None:
+        """The last success at a stage, for explanations."""
+        for name in (subject.model.name, subject.model.was):
+            if name is None:
+                continue
+            known = self.workspace.receipts.latest(name)
+            key = known.get(f"{stage}@{subject.device.name}")
+            if key is not None and (receipt := self.receipt(stage, key)) is not None:
+                return receipt
+        return None
+
+    def attempt(self, subject: Subject, stage: str) -> Attempt | None:
+        """The last failure at a stage."""
+        return self.workspace.receipts.attempt(stage, subject.model.name)
+
+
+def spec_of(source: Source) -> dict[str, Any]:
+    """A source as plain data, for receipts."""
+    plain: dict[str, Any] = msgspec.to_builtins(source)
+    return plain
+
+
+def read_observation(workspace: Workspace, device: str) -> Observation | None:
+    """The last observation of a device, or None."""
+    try:
+        return msgspec.json.decode(workspace.observation(device).read_bytes(), type=Observation)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+_observing = threading.Lock()
+
+
+def write_observation(workspace: Workspace, observation: Observation) -> None:
+    """Records what was seen of a device."""
+    text = msgspec.json.format(msgspec.json.encode(observation), indent=1)
+    files.write(workspace.observation(observation.device), text + b"\n")
+
+
+def observe_files(workspace: Workspace, device: str, there: dict[str, str]) -> None:
+    """Adds what a step has just put on a device, hash read back, to the last observation."""
+    if not there:
+        return
+    with _observing:
+        seen = read_observation(workspace, device) or Observation(device=device)
+        seen.files = {**seen.files, **there}
+        write_observation(workspace, seen)
+
+
+def compile_script_id(device: Device) -> str:
+    """Our script's sha256, or the path of the device's own (whose bytes the probe puts into the toolchain)."""
+    if device.compile_script != "builtin":
+        return device.compile_script
+    return builtin_script()[1]
+
+
+_builtin: list[tuple[Path, str]] = []
+
+
+def builtin_script() -> tuple[Path, str]:
+    """Our compile script and its sha256."""
+    if not _builtin:
+        import hashlib
+
+        path = Path(__file__).parent.parent / "device_scripts" / "compile_supercombo.py"
+        _builtin.append((path, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return _builtin[0]
