@@ -1,0 +1,102 @@
+"""What a run says: nothing for what is fresh, a line for what was done, and the failures last, each with its remedy."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from buildlib.core.freshness import State
+from buildlib.doit_parts import session as sessions
+
+
+class LinesReporter:
+    """doit's reporter interface. Steps print their own lines through the events port."""
+
+    desc = "one line a step, silence for what is fresh"
+
+    def __init__(self, outstream: Any, options: Any) -> None:
+        self.out = outstream
+        self.failures: list[tuple[str, str]] = []
+        self.blocked: list[str] = []
+        self.errors: list[str] = []
+        self.built: set[str] = set()
+        self.touched: set[str] = set()
+        self.selected: list[str] = []
+        self.started = time.monotonic()
+
+    def initialize(self, tasks: Any, selected_tasks: Any) -> None:
+        """Called before the first task."""
+        self.selected = list(selected_tasks)
+
+    def get_status(self, task: Any) -> None:
+        """A task is looked at."""
+        model = (task.meta or {}).get("model")
+        if model is not None:
+            self.touched.add(model)
+
+    def execute_task(self, task: Any) -> None:
+        """A task starts; its step speaks for itself."""
+
+    def add_success(self, task: Any) -> None:
+        """A task ended well."""
+        model = (task.meta or {}).get("model")
+        if model is not None and task.actions:
+            self.built.add(model)
+
+    def skip_uptodate(self, task: Any) -> None:
+        """Silence is the reward."""
+
+    def skip_ignore(self, task: Any) -> None:
+        """A task that `doit ignore` named."""
+        self._say(f"{task.name} is ignored (doit ignore); `doit forget {task.name}` ends that")
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        """A task failed, or could not run because another one did."""
+        if type(fail).__name__ == "UnmetDependency":
+            self.blocked.append(task.name)
+            return
+        self.failures.append((task.name, fail.get_msg().strip()))
+
+    def cleanup_error(self, exception: Any) -> None:
+        """No task has a teardown."""
+        self.errors.append(exception.get_msg())
+
+    def runtime_error(self, msg: str) -> None:
+        """An error of doit's own."""
+        self.errors.append(msg)
+
+    def teardown_task(self, task: Any) -> None:
+        """No task has a teardown."""
+
+    def complete_run(self) -> None:
+        """The last lines: failures first, then one line that sums up."""
+        for _, message in self.failures:
+            self._say(message)
+        for error in self.errors:
+            self._say(error)
+        self._say(self._summary())
+
+    def _summary(self) -> str:
+        session = sessions.current()
+        if session is not None and session.cancel.is_set():
+            return "Stopped on request. What was finished stays finished."
+        if self.failures or self.errors:
+            failed = len(self.failures) + len(self.errors)
+            rest = sorted({name.partition(":")[2] for name in self.blocked if ":" in name} - self.built)
+            waiting = f" Not done for that reason: {', '.join(rest)}." if rest else ""
+            return f"{_count(failed, 'step')} failed.{waiting}"
+        if self.built:
+            seconds = time.monotonic() - self.started
+            return f"{_count(len(self.built), 'model')} built in {seconds:.0f} s."
+        assumed = session is not None and any(
+            judgement.state is State.ASSUMED for model in self.touched for judgement in session.judged(model).values()
+        )
+        return f"{_count(len(self.touched), 'model')} up to date{' (assumed)' if assumed else ''}."
+
+    def _say(self, text: str) -> None:
+        self.out.write(f"{text}\n")
+        self.out.flush()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

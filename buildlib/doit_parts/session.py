@@ -1,0 +1,123 @@
+"""What one run of doit shares between its command, its tasks and its reporter."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from buildlib.core import freshness
+from buildlib.core.catalog import Device, Model
+from buildlib.core.freshness import Judgement
+from buildlib.core.stages import wanted
+from buildlib.core.world import Subject
+from buildlib.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, UsageError
+from buildlib.store.workspace import Workspace
+
+
+class Session:
+    """A workspace seen by one command: which device each model has this time, and each model's judgements.
+
+    Judgements of a model are made once, together, and made anew after one of its steps ran.
+    """
+
+    def __init__(self, workspace: Workspace, device: str | None = None) -> None:
+        self.workspace = workspace
+        self.chosen_device = device
+        self.cancel = threading.Event()
+        self.exit_status: int | None = None
+        self.always = False
+        self._lock = threading.Lock()
+        self._judged: dict[str, dict[str, Judgement]] = {}
+        self.on_cancel: list[Callable[[], None]] = []
+
+    def subject(self, name: str) -> Subject:
+        """A model on the device that it has in this run."""
+        catalog = self.workspace.catalog
+        model = catalog.models[name]
+        return Subject(catalog, model, self.device_of(model))
+
+    def device_of(self, model: Model) -> Device:
+        """The device chosen on the command line, the model's own, or the first that has its tags."""
+        devices = self.workspace.catalog.devices
+        name = self.chosen_device or model.device
+        if name is not None:
+            if name not in devices:
+                raise UsageError(
+                    f"no device is called {name!r}",
+                    expected=f"one of {', '.join(sorted(devices))}",
+                    remedy="doit device=NAME with a name from `devices:` in models.yaml",
+                )
+            return devices[name]
+        fitting = [device for device in devices.values() if set(model.tags) <= set(device.tags)]
+        if not fitting:
+            raise UsageError(
+                f"no device has the tags of {model.name}: {', '.join(model.tags)}",
+                remedy="add the tags to a device in models.yaml, or run with device=NAME",
+            )
+        return fitting[0]
+
+    def devices_in_use(self) -> list[Device]:
+        """The devices of all models in this run, each once."""
+        used = {
+            device.name: device
+            for model in self.workspace.catalog.models.values()
+            for device in [self.device_of(model)]
+        }
+        return list(used.values())
+
+    def judged(self, name: str) -> dict[str, Judgement]:
+        """The judgements of a model's stages, remembered until `moved`."""
+        known = self._judged.get(name)
+        if known is None:
+            from buildlib.steps.world import FileWorld
+
+            subject = self.subject(name)
+            known = freshness.judge_model(subject, FileWorld(self.workspace), wanted(subject))
+            with self._lock:
+                self._judged[name] = known
+        return known
+
+    def moved(self, name: str | None = None) -> None:
+        """A step of a model ran, or (None) a device was seen anew: what was judged before is not asked again."""
+        with self._lock:
+            if name is None:
+                self._judged.clear()
+            else:
+                self._judged.pop(name, None)
+
+    def listen_to_signals(self) -> Callable[[], None]:
+        """Turns the first SIGINT or SIGTERM into a cancel; a second one ends the process. Returns the undoing."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        former: dict[int, Any] = {}
+
+        def heard(number: int, frame: FrameType | None) -> None:
+            self.exit_status = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED
+            self.cancel.set()
+            for other in former:
+                signal.signal(other, signal.SIG_DFL)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            former[number] = signal.signal(number, heard)
+
+        def undo() -> None:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+        return undo
+
+
+_current: list[Session] = []
+
+
+def enter(session: Session) -> None:
+    """Makes a session the current one."""
+    _current[:] = [session]
+
+
+def current() -> Session | None:
+    """The session of the command that runs, if it is one of ours."""
+    return _current[0] if _current else None
