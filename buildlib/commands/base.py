@@ -1,0 +1,106 @@
+"""What the project's own doit commands share: a session on this checkout, errors with their status, `--json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, ClassVar
+
+from doit.cmd_base import Command
+from doit.doit_cmd import get_var
+
+from buildlib import errors
+from buildlib.doit_parts import session as sessions
+from buildlib.doit_parts.session import Session
+from buildlib.store import locks
+from buildlib.store.workspace import CATALOG_NAME, Workspace
+
+opt_debug = {"name": "debug", "short": "", "long": "debug", "type": bool, "default": False, "help": "show tracebacks"}
+opt_json = {"name": "json", "short": "", "long": "json", "type": bool, "default": False, "help": "for programs"}
+opt_yes = {
+    "name": "yes",
+    "short": "y",
+    "long": "yes",
+    "type": bool,
+    "default": False,
+    "help": "do it, do not only list",
+}
+
+LOCK_WAIT = 600.0
+
+
+class ProjectCommand(Command):  # type: ignore[misc] # doit is untyped
+    """A command on a checkout. Subclasses write `work`; `writes` makes it hold the build lock."""
+
+    writes: ClassVar[bool] = False
+    own_options: ClassVar[tuple[dict[str, Any], ...]] = ()
+
+    def get_options(self) -> Any:
+        """The command's options, and `--debug`."""
+        from doit.cmdparse import CmdOption
+
+        return [CmdOption(option) for option in (*self.own_options, opt_debug)]
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """The command itself; its exit status."""
+        raise NotImplementedError
+
+    def execute(self, opt_values: Any, pos_args: list[str]) -> int:
+        """Runs `work`; an error becomes its text and its status, never a traceback."""
+        workspace = Workspace(Path.cwd())
+        session = Session(workspace, get_var("device"))
+        sessions.enter(session)
+        restore = session.listen_to_signals()
+        try:
+            with workspace.saving():
+                if not self.writes:
+                    return self.work(session, opt_values, pos_args)
+                with locks.exclusive(
+                    workspace.state / "lock",
+                    f"doit {self.get_name()}",
+                    wait=LOCK_WAIT,
+                    on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
+                    stop=session.cancel.is_set,
+                ):
+                    return self.work(session, opt_values, pos_args)
+        except errors.BuildError as error:
+            if opt_values.get("debug"):
+                traceback.print_exc()
+            print(error.render(), file=sys.stderr)
+            return session.exit_status or error.exit_status
+        except KeyboardInterrupt:
+            return errors.EXIT_INTERRUPTED
+        except BrokenPipeError:
+            sys.stderr.close()
+            return errors.EXIT_FAILED
+        finally:
+            restore()
+
+
+def chosen_models(session: Session, arguments: list[str]) -> list[str]:
+    """The models that a command line names, or all. Raises UsageError for a name that is none."""
+    known = session.workspace.catalog.models
+    for name in arguments:
+        if name not in known:
+            raise unknown_model(name, list(known))
+    return arguments or list(known)
+
+
+def unknown_model(name: str, known: list[str]) -> errors.UsageError:
+    """The error for a model that models.yaml does not have."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    return errors.UsageError(
+        f"no model is called {name!r}",
+        where=CATALOG_NAME,
+        expected=f"one of {', '.join(known)}" if known else "at least one model",
+        remedy=f"did you mean {near[0]!r}?" if near else None,
+    )
+
+
+def print_json(value: Any) -> None:
+    """A value for programs, keys in their own order."""
+    print(json.dumps(value, indent=2, default=str))

@@ -1,0 +1,70 @@
+"""`doit explain M`: every difference between a step's last key and its present one, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
+from buildlib.console.table import columns
+from buildlib.core import freshness, wording
+from buildlib.core.freshness import Judgement
+from buildlib.core.stages import wanted
+from buildlib.core.world import Subject
+from buildlib.doit_parts.session import Session
+from buildlib.steps.world import FileWorld
+
+
+class ExplainCommand(ProjectCommand):
+    """Reads receipts and files; asks no device."""
+
+    name = "explain"
+    doc_purpose = "say why a model's steps would run"
+    doc_usage = "[MODEL ...]"
+    own_options = (opt_json,)
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """Explains each model's stages up to its goal."""
+        world = FileWorld(session.workspace)
+        everything: dict[str, Any] = {}
+        for name in chosen_models(session, arguments):
+            subject = session.subject(name)
+            judged = freshness.judge_model(subject, world, wanted(subject))
+            if options["json"]:
+                everything[name] = {stage: as_plain(judgement) for stage, judgement in judged.items()}
+            else:
+                print("\n".join(as_lines(subject, judged, world)))
+        if options["json"]:
+            print_json(everything)
+        return 0
+
+
+def as_lines(subject: Subject, judged: dict[str, Judgement], world: FileWorld) -> list[str]:
+    """One paragraph a stage that is not done; one line where all is."""
+    lines: list[str] = []
+    for judgement in judged.values():
+        if judgement.done:
+            continue
+        last = world.latest(subject, judgement.stage)
+        since = f" (last done {last.finished})" if last else ""
+        lines.append(f"{subject.model.name} {judgement.stage} is {judgement.state}{since}: {judgement.reason}")
+        rows = [
+            [
+                f"  {wording.subject_of(change)}",
+                f"{wording.short(change.before)} -> {wording.short(change.after)}",
+                wording.place_of(change, subject.catalog, subject.model, subject.device),
+            ]
+            for change in judgement.changes
+        ]
+        lines += columns(rows)
+    assumed = [judgement for judgement in judged.values() if judgement.done and judgement.reason]
+    lines += [f"{subject.model.name} {judgement.stage} is assumed: {judgement.reason}" for judgement in assumed[:1]]
+    return lines or [f"{subject.model.name} is up to date: every step has a receipt for its present key."]
+
+
+def as_plain(judgement: Judgement) -> dict[str, Any]:
+    """A judgement for programs."""
+    return {
+        "state": str(judgement.state),
+        "reason": judgement.reason,
+        "changes": [{"path": c.path, "before": c.before, "after": c.after} for c in judgement.changes],
+    }

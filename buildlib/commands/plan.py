@@ -1,0 +1,84 @@
+"""`doit plan [TASK ...]`: what would run and why, changing nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from buildlib.commands.base import ProjectCommand, opt_json, print_json, unknown_model
+from buildlib.console.table import columns
+from buildlib.core import freshness
+from buildlib.core.freshness import Judgement
+from buildlib.core.stages import BY_NAME, STAGES, Stage, wanted
+from buildlib.core.world import Subject
+from buildlib.doit_parts.session import Session
+from buildlib.errors import UsageError
+from buildlib.steps.world import FileWorld
+
+
+class PlanCommand(ProjectCommand):
+    """Reads receipts and files; asks no device and writes nothing."""
+
+    name = "plan"
+    doc_purpose = "show what would run and why"
+    doc_usage = "[TASK ...]"
+    own_options = (opt_json,)
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """Plans the named tasks, or all that a bare `doit` does."""
+        world = FileWorld(session.workspace)
+        plans: list[tuple[Subject, list[Judgement]]] = []
+        for name, stages in goals(session, arguments).items():
+            subject = session.subject(name)
+            judged = freshness.judge_model(subject, world, stages)
+            plans.append((subject, [judgement for judgement in judged.values() if not judgement.done]))
+        if options["json"]:
+            print_json({s.model.name: {j.stage: j.reason for j in todo} for s, todo in plans})
+        else:
+            print("\n".join(as_lines(plans, world)))
+        return 0
+
+
+def goals(session: Session, arguments: list[str]) -> dict[str, tuple[Stage, ...]]:
+    """The stages that a command line asks of each model: `nopp`, `compile`, `compile:nopp`; nothing means all."""
+    models = session.workspace.catalog.models
+    asked: dict[str, tuple[Stage, ...]] = {}
+    for argument in arguments or list(models):
+        stage, _, model = argument.partition(":")
+        if argument in models:
+            stages, names = wanted(session.subject(argument)), [argument]
+        elif stage in BY_NAME:
+            if model and model not in models:
+                raise unknown_model(model, list(models))
+            stages, names = STAGES[: [row.name for row in STAGES].index(stage) + 1], [model] if model else list(models)
+        elif stage == "preflight":
+            continue
+        else:
+            raise UsageError(f"{argument!r} is no task", remedy="`doit list --all` shows all tasks")
+        for name in names:
+            asked[name] = max(asked.get(name, ()), stages, key=len)
+    return asked
+
+
+def as_lines(plans: list[tuple[Subject, list[Judgement]]], world: FileWorld) -> list[str]:
+    """A line a step that has its own reason, one for those that only follow, and a sum."""
+    rows: list[list[str]] = []
+    seconds = 0.0
+    busy = [subject for subject, todo in plans if todo]
+    for subject, todo in plans:
+        own = [judgement for judgement in todo if not judgement.reason.startswith("follows")]
+        following = [judgement.stage for judgement in todo if judgement.reason.startswith("follows")]
+        for judgement in own:
+            what = "restore" if judgement.restorable else judgement.stage
+            more = "".join(f"; {change}" for change in judgement.changes[1:3])
+            rows.append([subject.model.name, what, f"{judgement.reason}{more}"])
+        if following:
+            rows.append([subject.model.name, ", ".join(following), "follow"])
+        for judgement in todo:
+            last = world.latest(subject, judgement.stage)
+            seconds += last.seconds if last is not None and not judgement.restorable else 0.0
+    if not busy:
+        return ["Nothing to do."]
+    idle = [subject.model.name for subject, todo in plans if not todo]
+    rest = f" {', '.join(idle)} stay{'s' if len(idle) == 1 else ''} as {'it is' if len(idle) == 1 else 'they are'}."
+    about = f", about {seconds:.0f} s" if seconds >= 1 else ""
+    return [*columns(rows), f"{len(busy)} model{'s' if len(busy) != 1 else ''}{about}.{rest if idle else ''}"]

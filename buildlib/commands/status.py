@@ -1,0 +1,101 @@
+"""`doit status`: a row a model, a column a stage, and the first reason of what is not fresh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
+from buildlib.console.table import columns
+from buildlib.core import freshness
+from buildlib.core.freshness import Judgement, State
+from buildlib.core.stages import STAGES, wanted
+from buildlib.core.world import Subject
+from buildlib.doit_parts.session import Session
+from buildlib.steps.world import FileWorld
+
+opt_only = {
+    "name": "only",
+    "short": "",
+    "long": "only",
+    "type": str,
+    "default": "",
+    "choices": (("stale", "models that have something to do"),),
+    "help": "show only these models",
+}
+
+
+class StatusCommand(ProjectCommand):
+    """Reads receipts and files; asks no device."""
+
+    name = "status"
+    doc_purpose = "show what is fresh, stale, failed, assumed or never done"
+    doc_usage = "[MODEL ...]"
+    own_options = (opt_json, opt_only)
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """Judges every stage of every model."""
+        world = FileWorld(session.workspace)
+        found: list[tuple[Subject, dict[str, Judgement]]] = []
+        for name in chosen_models(session, arguments):
+            subject = session.subject(name)
+            judged = freshness.judge_model(subject, world)
+            if options["only"] != "stale" or not _settled(subject, judged):
+                found.append((subject, judged))
+        if options["json"]:
+            print_json([as_plain(subject, judged) for subject, judged in found])
+        else:
+            print("\n".join(as_lines(found)))
+        return 0
+
+
+def _settled(subject: Subject, judged: dict[str, Judgement]) -> bool:
+    return all(judged[stage.name].done for stage in wanted(subject))
+
+
+def cell(judgement: Judgement) -> str:
+    """A state as the table shows it: what needs a person's eye stands out without colour."""
+    return judgement.state.upper() if judgement.state in (State.STALE, State.FAILED) else str(judgement.state)
+
+
+def first_reason(judged: dict[str, Judgement]) -> str | None:
+    """Why the first stage that is not done is not."""
+    for judgement in judged.values():
+        if not judgement.done:
+            return f"{judgement.stage} {judgement.state}: {judgement.reason}"
+    assumed = next((judgement for judgement in judged.values() if judgement.state is State.ASSUMED), None)
+    return f"assumed: {assumed.reason}" if assumed else None
+
+
+def as_lines(found: list[tuple[Subject, dict[str, Judgement]]]) -> list[str]:
+    """The table, then a line a model that has something to say."""
+    rows = [["", "device", *(stage.name for stage in STAGES)]]
+    reasons = []
+    for subject, judged in found:
+        goal = {stage.name for stage in wanted(subject)}
+        cells = [
+            "-" if name not in goal and judgement.state is State.NEVER else cell(judgement)
+            for name, judgement in judged.items()
+        ]
+        rows.append([subject.model.name, subject.device.name, *cells])
+        reason = first_reason({name: judgement for name, judgement in judged.items() if name in goal})
+        if reason:
+            reasons.append(f"{subject.model.name}: {reason}")
+    return columns(rows) + reasons
+
+
+def as_plain(subject: Subject, judged: dict[str, Judgement]) -> dict[str, Any]:
+    """A model's state for programs: hashes whole."""
+    return {
+        "model": subject.model.name,
+        "device": subject.device.name,
+        "stages": {
+            name: {
+                "state": str(judgement.state),
+                "reason": judgement.reason,
+                "key": judgement.key,
+                "finished": judgement.receipt.finished if judgement.receipt else None,
+                "result": judgement.receipt.result if judgement.receipt else None,
+            }
+            for name, judgement in judged.items()
+        },
+    }
