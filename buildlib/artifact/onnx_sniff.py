@@ -97,7 +97,11 @@ def _check_start(name: str, start: bytes, size: int) -> None:
         raise SourceError("not an ONNX", where=name, expected="an ONNX", got=other[0], remedy=other[1])
     if not any(start):
         raise SourceError(
-            "it starts with zeros", where=name, expected="an ONNX", got="zero bytes", remedy="copy it again: a cut copy?"
+            "it starts with zeros",
+            where=name,
+            expected="an ONNX",
+            got="zero bytes",
+            remedy="copy it again: a cut copy?",
         )
     if size >= SIZE_LIMIT:
         raise SourceError(

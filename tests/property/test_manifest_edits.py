@@ -14,7 +14,11 @@ HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)
 TIMES = st.datetimes().map(lambda moment: moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
 WORDS = st.text(min_size=0, max_size=12).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text))
 ODD_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**6), 10**20) | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**6), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS.map(lambda w: "x " + w), inner, max_size=3),
     max_leaves=4,
 )
@@ -147,9 +151,7 @@ def test_an_edit_means_what_was_meant_and_editing_back_gives_the_old_bytes(
             bundle[key] = build_time
     assert loaded(after) == expected
 
-    back = Wanted(
-        file_name="driving.pkl", sha256=was.sha256, url=was.url, chunks=was.chunks, build_time=was.build_time
-    )
+    back = Wanted(file_name="driving.pkl", sha256=was.sha256, url=was.url, chunks=was.chunks, build_time=was.build_time)
     again = edit_entry(after, back, name)
     # A URL written with escaped slashes comes back without them; all else is byte-equal.
     if url == was.url or b"\\/" not in before:
