@@ -21,7 +21,8 @@ class Problems:
     def add(self, line: int, where: str, what: str) -> None:
         """line: from 1, or 0 for the whole file. where: dotted path, may be empty."""
         place = f"{self.path}:{line}" if line else self.path
-        self._found[line, len(self._found), ": ".join(filter(None, (place, printable(where), what)))] = None
+        text = printable(": ".join(filter(None, (place, where, what))))
+        self._found[line, len(self._found), text] = None
 
     def expected(self, line: int, where: str, expected: str, got: str) -> None:
         self.add(line, where, f"expected {expected}, got {got}")
