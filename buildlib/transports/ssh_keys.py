@@ -70,6 +70,7 @@ def private_keys(device: Device, hop: Hop) -> Keys:
                     where=device.name,
                     expected="an OpenSSH key: ed25519, ecdsa or rsa",
                     got=str(path),
+                    remedy="name the private half in `identity`, without .pub; `ssh-keygen -lf FILE` knows keys",
                 ) from None
             keys.notes.append(f"{path} is unreadable")
     if device.agent:

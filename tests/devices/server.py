@@ -26,13 +26,13 @@ def sshd_program() -> str | None:
     return shutil.which("sshd", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
 
 
-SSHD_MARKS = (
+SSHD_MARKS = [
     pytest.mark.ssh,
     # In CI a missing server is a failure of CI, and shows as one.
     pytest.mark.skipif(
         sshd_program() is None and os.environ.get("CI") != "true", reason="no sshd here: apt install openssh-server"
     ),
-)
+]
 """For `pytestmark`, and for one parameter: `pytest.param("ssh", marks=SSHD_MARKS)`."""
 
 
