@@ -77,10 +77,16 @@ class Bench:
         return found
 
 
-def local_bench(folder: Path) -> Bench:
-    """A device on this machine, reached without a network."""
+def new_root(folder: Path) -> Path:
+    """An empty root whose name a careless quote would break."""
     root = folder / "a device's root"
     root.mkdir(parents=True)
+    return root
+
+
+def local_bench(folder: Path) -> Bench:
+    """A device on this machine, reached without a network."""
+    root = new_root(folder)
     device = Device(
         name="bench",
         transport="local",
