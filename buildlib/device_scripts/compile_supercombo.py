@@ -382,23 +382,29 @@ Outcome = dict[str, np.ndarray[Any, Any]]
 def drive_policy(
     run: Callable[..., Any], shapes: dict[str, tuple[int, ...]], frame_skip: int, seed: int | None, steps: int = STEPS
 ) -> Outcome:
-    """Runs `steps` frames on fresh queues; inputs by seed, all zero for None."""
+    """Runs `steps` frames; inputs and what the queues hold before are made from the seed, all zero for None."""
     from tinygrad import Device, Tensor
 
     random = np.random.default_rng(seed)
+
+    def made(shape: tuple[int, ...], kind: type) -> np.ndarray[Any, Any]:
+        if seed is None:
+            return np.zeros(shape, kind)
+        if kind is np.uint8:
+            return random.integers(0, 256, shape, dtype=np.uint8)
+        return random.standard_normal(shape, dtype=np.float32)
+
     queues = {
-        name: Tensor(np.zeros(shape, kind), device=Device.DEFAULT).contiguous().realize()
+        name: Tensor(made(shape, kind), device=Device.DEFAULT).contiguous().realize()
         for name, (shape, kind) in queue_shapes(shapes, frame_skip).items()
     }
     # The runtime writes into this array in place, frame by frame; so do we.
     packed = np.zeros(sum(math.prod(shape) for shape in packed_layout(shapes).values()), dtype=np.float32)
     packed_tensor = Tensor(packed, device="NPY").realize()
-    warped: Bytes = np.zeros((2, *queues["img_q"].shape[1:]), dtype=np.uint8)
     outcome: Outcome = {}
     for step in range(steps):
-        if seed is not None:
-            packed[:] = random.standard_normal(packed.size, dtype=np.float32)
-            warped[:] = random.integers(0, 256, warped.shape, dtype=np.uint8)
+        packed[:] = made(packed.shape, np.float32)
+        warped = made((2, *queues["img_q"].shape[1:]), np.uint8)
         picture = Tensor(warped, device=os.environ.get("WARP_DEV")).contiguous().realize()
         (out,) = run(warped=picture, packed_npy_inputs=packed_tensor, **queues)
         outcome[f"out{step}"] = np.array(out.numpy())
