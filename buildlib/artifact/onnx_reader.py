@@ -40,14 +40,14 @@ def inspect_onnx(path: Path, *, where: str | None = None) -> OnnxInspection:
     inputs = tuple(_spec(value) for value in model.graph.input if value.name not in initializers)
     outputs = tuple(_spec(value) for value in model.graph.output)
     _check_wiring(model.graph, name)
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    metadata = {_name(entry.key): _text(entry.value) for entry in model.metadata_props}
     slices, problem = _slices(metadata.pop("output_slices", None), outputs)
     return OnnxInspection(
         file_bytes=size,
-        producer=" ".join(part for part in (model.producer_name, model.producer_version) if part),
-        graph=model.graph.name,
+        producer=f"{_name(model.producer_name)} {_name(model.producer_version)}".strip(),
+        graph=_name(model.graph.name),
         ir_version=model.ir_version,
-        opsets={opset.domain: opset.version for opset in model.opset_import},
+        opsets={_name(opset.domain): opset.version for opset in model.opset_import},
         inputs=inputs,
         outputs=outputs,
         operators=dict(sorted(operators.items())),
@@ -106,7 +106,18 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _operator(node: Any) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
+    domain, operator = _name(node.domain), _name(node.op_type)
+    return operator if domain in ("", "ai.onnx") else f"{domain}:{operator}"
+
+
+def _text(value: str | bytes) -> str:
+    """A string field. protobuf hands out one that is no UTF-8 as bytes."""
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
+def _name(value: str | bytes) -> str:
+    """A name fit to be shown: nothing in it breaks a line or steers a terminal."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in _text(value))
 
 
 def _dtype_name(number: int) -> str:
@@ -122,19 +133,19 @@ def _dtype_name(number: int) -> str:
 def _spec(value: Any) -> TensorSpec:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
-        return TensorSpec(name=value.name, dtype=(kind or "untyped").removesuffix("_type"), shape=None)
+        return TensorSpec(name=_name(value.name), dtype=(kind or "untyped").removesuffix("_type"), shape=None)
     tensor = value.type.tensor_type
     shape: tuple[Dim, ...] | None = None
     if tensor.HasField("shape"):
         shape = tuple(_dim(dim) for dim in tensor.shape.dim)
-    return TensorSpec(name=value.name, dtype=_dtype_name(tensor.elem_type), shape=shape)
+    return TensorSpec(name=_name(value.name), dtype=_dtype_name(tensor.elem_type), shape=shape)
 
 
 def _dim(dim: Any) -> Dim:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
-    return str(dim.dim_param) or None if kind == "dim_param" else None
+    return _name(dim.dim_param) or None if kind == "dim_param" else None
 
 
 class _Weights:
@@ -164,7 +175,7 @@ class _Weights:
         self.by_dtype[dtype] += nbytes or 0
 
     def _check_external(self, tensor: Any, nbytes: int | None) -> None:
-        fields = {entry.key: entry.value for entry in tensor.external_data}
+        fields = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
         location = fields.get("location", "")
         file = self._inside(location)
         try:
@@ -218,7 +229,7 @@ class _Weights:
 
     def _damaged(self, tensor: Any, expected: str, got: str) -> SourceError:
         return SourceError(
-            f"a damaged ONNX: weight {tensor.name[:80]!r}",
+            f"a damaged ONNX: weight {_name(tensor.name)[:80]!r}",
             where=self.name,
             expected=expected,
             got=got,
@@ -253,11 +264,11 @@ def _check_wiring(graph: Any, name: str) -> None:
     for node in graph.node:
         for used in node.input:
             if used not in known:
-                raise _dangling(name, f"{node.op_type} uses {used[:80]!r}")
+                raise _dangling(name, f"{_operator(node)} uses {_name(used)[:80]!r}")
         known.update(node.output)
     for value in graph.output:
         if value.name not in known:
-            raise _dangling(name, f"output {value.name[:80]!r}")
+            raise _dangling(name, f"output {_name(value.name)[:80]!r}")
 
 
 def _dangling(name: str, what: str) -> SourceError:

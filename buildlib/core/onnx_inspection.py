@@ -41,7 +41,7 @@ class OnnxInspection(msgspec.Struct, frozen=True, kw_only=True):
     weight_dtypes: dtype -> bytes.
     external_files: files beside it that hold weights, relative with "/" between parts.
     metadata: metadata_props as text, without output_slices.
-    output_slices: output name -> (start, stop) within the flat output; None where the file has none or it is unreadable.
+    output_slices: output name -> (start, stop) within the flat output; None where there is none to be read.
     slices_problem: why output_slices could not be read, "" when nothing is wrong.
     """
 

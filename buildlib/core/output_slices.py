@@ -1,7 +1,7 @@
 """`metadata_props["output_slices"]`: base64 of a pickled dict name -> slice, read without running the pickle.
 
 Only `builtins.slice` of plain integers is legitimate in it (facts, section 1). The restricted unpickler resolves that
-one global and no other, and the opcodes are counted first: such a dict needs a few kilobytes and a few thousand of them.
+one global and no other, and the opcodes are counted first: such a dict needs a few thousand of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,248 @@
+"""Downloads of known content over HTTP: resumed, bounded, never redirected to another scheme.
+
+The standard library's client is enough (decision 70). Every download has its sha256 beforehand, so a resumed one needs
+no ETag: if the whole is wrong after a resume, it is fetched once more from its start, and then the error names both.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from buildlib.core.file_kinds import what_else
+from buildlib.errors import SourceError, SourceUnavailable
+from buildlib.ports.source import SourceContext
+from buildlib.sources.http_client import open_url, shown
+from buildlib.store import files
+
+BLOCK = 1 << 18
+SIZE_LIMIT = 2 << 30
+"""Bytes. An ONNX is one protobuf message, and those end at 2 GiB."""
+TIMEOUT = 30.0
+"""Seconds without a byte before a server is called silent."""
+PATIENCE = 4
+"""Tries in a row without a new byte."""
+MOST_TRIES = 64
+_RETRY = {408, 425, 429, 500, 502, 503, 504}
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A download: its address, what its bytes are, and how much may come."""
+
+    url: str
+    sha256: str
+    size: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    limit: int = SIZE_LIMIT
+    timeout: float = TIMEOUT
+    pause: float = 0.25
+    """Seconds before the second try; doubled each time."""
+
+
+class _Broken(Exception):
+    """The connection ended early or the server asks to come again: worth another try."""
+
+
+def download(wanted: Wanted, into: Path, context: SourceContext) -> int:
+    """Makes `into` the wanted content; its size in bytes. What came before stays in `NAME.part` on every failure but
+    a wrong hash. Raises SourceError, SourceUnavailable, Cancelled.
+    """
+    part = into.with_name(into.name + ".part")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    resumed = _size(part) > 0
+    size, sha256 = _complete(wanted, part, context)
+    if sha256 != wanted.sha256 and resumed:
+        part.unlink(missing_ok=True)
+        size, sha256 = _complete(wanted, part, context)
+    if sha256 != wanted.sha256:
+        error = _wrong_hash(wanted, part, size, sha256)
+        part.unlink(missing_ok=True)
+        raise error
+    part.replace(into)
+    files.sync_directory(into.parent)
+    return size
+
+
+def _complete(wanted: Wanted, part: Path, context: SourceContext) -> tuple[int, str]:
+    """Brings the part to its whole length, over as many connections as it takes."""
+    idle = 0
+    for _ in range(MOST_TRIES):
+        context.check_cancelled()
+        before = _size(part)
+        try:
+            _once(wanted, part, context)
+        except _Broken as error:
+            idle = 0 if _size(part) > before else idle + 1
+            if idle >= PATIENCE:
+                raise _gave_up(wanted, part, str(error)) from None
+            _wait(wanted.pause * 2**idle, context)
+            continue
+        return _size(part), files.hash_file(part)
+    raise _gave_up(wanted, part, "the connection keeps breaking")
+
+
+def _gave_up(wanted: Wanted, part: Path, why: str) -> SourceUnavailable:
+    came = _size(part)
+    kept = f"; {came} bytes are kept and the next run goes on from there" if came else ""
+    return SourceUnavailable(
+        f"the download does not come through: {why}",
+        where=shown(wanted.url),
+        remedy=f"check the network and the address, then run doit again{kept}",
+    )
+
+
+def _wait(seconds: float, context: SourceContext) -> None:
+    if context.cancel is not None:
+        context.cancel.wait(seconds)
+        context.check_cancelled()
+    else:
+        time.sleep(seconds)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _once(wanted: Wanted, part: Path, context: SourceContext) -> None:
+    """One request. Returns when the part is whole, as the server counts; raises _Broken when it is not."""
+    offset = _size(part)
+    headers = {"User-Agent": "supercombo-build", "Accept-Encoding": "identity", **wanted.headers}
+    if offset:
+        headers["Range"] = f"bytes={offset}-"
+    request = urllib.request.Request(wanted.url, headers=headers)  # noqa: S310 - the caller checked the scheme
+    try:
+        with open_url(request, wanted.timeout) as response:
+            _receive(wanted, part, response, offset, context)
+    except urllib.error.HTTPError as error:
+        _refused(wanted, part, offset, error)
+    except urllib.error.URLError as error:
+        raise _unreachable(wanted, error.reason) from None
+    except (TimeoutError, socket.timeout):  # noqa: UP041 - one class since 3.10, named twice for the reader
+        raise _Broken(f"silent for {wanted.timeout:g} s") from None
+    except (http.client.HTTPException, ConnectionError, ssl.SSLError) as error:
+        raise _Broken(f"the connection broke ({type(error).__name__})") from None
+
+
+def _refused(wanted: Wanted, part: Path, offset: int, error: urllib.error.HTTPError) -> None:
+    with error:
+        if error.code == 416 and offset:
+            total = _RANGE_TOTAL.search(error.headers.get("Content-Range") or "")
+            if total and int(total.group(1)) == offset:
+                return
+            part.unlink(missing_ok=True)
+            raise _Broken("the file there is shorter than what had come")
+        if error.code in _RETRY:
+            raise _Broken(f"the server answers {error.code} {error.reason}")
+        remedy = {
+            401: "it wants a login: use a source of kind git with a credential helper, or a path",
+            403: "it refuses: use a source of kind git with a credential helper, or a path",
+            404: "correct the address in models.yaml",
+            410: "the file is gone: correct the address in models.yaml",
+        }.get(error.code, "open the address in a browser")
+        kind = SourceError if error.code in {404, 410} else SourceUnavailable
+        raise kind(f"the server answers {error.code} {error.reason}", where=shown(wanted.url), remedy=remedy)
+
+
+_RANGE_TOTAL = re.compile(r"bytes \*/(\d+)")
+
+
+def _unreachable(wanted: Wanted, reason: object) -> Exception:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return SourceUnavailable(
+            f"its certificate is not trusted: {reason.verify_message}",
+            where=shown(wanted.url),
+            remedy="install the certificate authority, or on a Mac run Python's 'Install Certificates.command'",
+        )
+    if isinstance(reason, socket.gaierror):
+        return _Broken(f"the host's name is unknown ({reason.strerror})")
+    if isinstance(reason, TimeoutError):
+        return _Broken(f"silent for {wanted.timeout:g} s")
+    return _Broken(str(getattr(reason, "strerror", None) or reason))
+
+
+def _receive(
+    wanted: Wanted, part: Path, response: http.client.HTTPResponse, offset: int, context: SourceContext
+) -> None:
+    total, start = _promised(wanted, response, offset)
+    most = wanted.limit if wanted.size is None else min(wanted.limit, wanted.size)
+    if total is not None and wanted.size is not None and total != wanted.size:
+        raise SourceError(
+            "the download has another length",
+            where=shown(wanted.url),
+            expected=f"{wanted.size} bytes",
+            got=f"{total}",
+            remedy="the server holds another file: check the address",
+        )
+    if total is not None and total > most:
+        raise _too_large(wanted, most, total)
+    with part.open("r+b" if start else "wb") as file:
+        file.seek(start)
+        file.truncate()
+        received = start
+        # read1: a connection that breaks keeps what came; read(n) would lose up to a block.
+        while block := response.read1(BLOCK):
+            received += len(block)
+            if received > most:
+                raise _too_large(wanted, most, None)
+            file.write(block)
+            context.events.progress(context.subject, "source", received, total)
+            context.check_cancelled()
+        file.flush()
+        os.fsync(file.fileno())
+    if total is not None and received < total:
+        raise _Broken(f"the connection ended at {received} of {total} bytes")
+    if wanted.size is not None and received < wanted.size:
+        # Without a stated length a cut looks like an end.
+        raise _Broken(f"the connection ended at {received} of {wanted.size} bytes")
+
+
+def _promised(wanted: Wanted, response: http.client.HTTPResponse, offset: int) -> tuple[int | None, int]:
+    """The whole file's length as the server says (None: it does not), and where this answer's bytes start."""
+    length = response.headers.get("Content-Length")
+    announced = int(length) if length is not None and length.isdigit() else None
+    if offset and response.status == 206:
+        matched = _RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
+        if matched is None or int(matched.group(1)) != offset:
+            raise _Broken("the server sent another range than was asked for")
+        stated = matched.group(3)
+        if stated != "*":
+            return int(stated), offset
+        return (None if announced is None else offset + announced), offset
+    # A server without ranges answers 200 with the whole file: it starts anew.
+    return announced, 0
+
+
+def _too_large(wanted: Wanted, most: int, total: int | None) -> SourceError:
+    return SourceError(
+        "the download is too large",
+        where=shown(wanted.url),
+        expected=f"at most {most} bytes",
+        got=f"{total} bytes" if total is not None else "more",
+        remedy="check the address: it names another file",
+    )
+
+
+def _wrong_hash(wanted: Wanted, part: Path, size: int, sha256: str) -> SourceError:
+    with part.open("rb") as file:
+        other = what_else(file.read(4096))
+    return SourceError(
+        "the download has another sha256" + (f": it is {other[0]}" if other else f" ({size} bytes)"),
+        where=shown(wanted.url),
+        expected=f"sha256 {wanted.sha256}",
+        got=sha256,
+        remedy=other[1] if other else "if the new file is the right one, write its sha256 in models.yaml",
+    )

@@ -1,0 +1,81 @@
+"""The HTTP client: redirects within a scheme only, and addresses shown without their secrets."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.parse
+import urllib.request
+from typing import IO, Any
+
+from buildlib.errors import SourceError
+
+
+class _SameScheme(urllib.request.HTTPRedirectHandler):
+    """Follows redirects within a scheme only: what was asked of https must not come over http or from a disk."""
+
+    max_redirections = 5
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if request is not None and urllib.parse.urlsplit(newurl).netloc != urllib.parse.urlsplit(req.full_url).netloc:
+            request.remove_header("Authorization")
+        return request
+
+    def http_error_302(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> http.client.HTTPResponse | None:
+        # Here and not in `redirect_request`: urllib answers some schemes by an HTTPError before it asks that.
+        target = headers.get("location") or headers.get("uri") or ""
+        scheme = urllib.parse.urlsplit(urllib.parse.urljoin(req.full_url, target)).scheme
+        if scheme != urllib.parse.urlsplit(req.full_url).scheme:
+            raise _another_scheme(req.full_url, target)
+        response: http.client.HTTPResponse | None = super().http_error_302(req, fp, code, msg, headers)
+        return response
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def _another_scheme(url: str, target: str) -> SourceError:
+    return SourceError(
+        "redirected to another scheme, which is refused",
+        where=shown(url),
+        expected=f"{urllib.parse.urlsplit(url).scheme}://",
+        got=shown(target),
+        remedy="if that address is right, write it in models.yaml yourself",
+    )
+
+
+def shown(url: str) -> str:
+    """A URL for people and logs: without user info and query, which may hold secrets."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "...=" if parts.query else "", ""))[:300]
+    except ValueError:
+        return url[:100]
+
+
+def open_url(request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
+    """Opens a request; redirects stay within its scheme. Raises what urllib raises, and SourceError."""
+    # Not build_opener(): its default list opens file: and ftp: too.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPErrorProcessor,
+        _SameScheme,
+    ):
+        opener.add_handler(handler())
+    response: http.client.HTTPResponse = opener.open(request, timeout=timeout)
+    return response
