@@ -111,7 +111,8 @@ class SshTransport:
         """A channel with the command running. A connection that died while nobody used it is opened anew, once."""
         connection, reused = self._open(cancel)
         opened = False
-        watch = Watch(connection.transport, limit=idle_timeout, cancel=cancel)
+        # A cancel waits for the command to begin, and then ends it: begun and unheard of, it would go on there.
+        watch = Watch(connection.transport, limit=idle_timeout, cancel=cancel, patience=PATIENCE)
         try:
             with watch:
                 channel = connection.transport.open_session(timeout=idle_timeout + 1)

@@ -346,7 +346,7 @@ def test_a_slow_sink_is_not_the_peers_silence(transport: Transport) -> None:
         got.append(block)
         time.sleep(1.2)
 
-    finished = transport.run(("sh", "-c", "echo a; sleep 0.2; echo b"), stdout=sink, idle_timeout=0.6)
+    finished = transport.run(("sh", "-c", "echo a; sleep 1; echo b"), stdout=sink, idle_timeout=0.6)
     assert (finished.status, b"".join(got)) == (0, b"a\nb\n")
 
 
