@@ -30,7 +30,7 @@ class Finished:
 
 
 class Transport(Protocol):
-    """A way to one device. Safe to use from one thread at a time; opened lazily by the first `run`."""
+    """A way to one device. Opened lazily by the first `run`; several threads may run commands at once."""
 
     name: str
 

@@ -6,7 +6,7 @@ import secrets
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import BinaryIO
 
 import paramiko
@@ -38,6 +38,8 @@ class SshTransport:
     """See `ports.transport.Transport`.
 
     home: whose `.ssh` counts. project: start of relative paths in models.yaml, and home of its known_hosts.
+    `run` may be called from several threads at once: each command is a channel of its own over the one connection,
+    which fills a link with delay better than one channel can. A connection that breaks ends them all.
     """
 
     def __init__(self, device: Device, *, home: Path, project: Path = Path()) -> None:
@@ -45,7 +47,7 @@ class SshTransport:
         self.device = device
         self.home = home
         self.project = project
-        self.commands = 0
+        self._lock = Lock()
         self._connection: Connection | None = None
 
     def run(
@@ -62,7 +64,6 @@ class SshTransport:
         refuse_cancelled(self.name, cancel)
         token = f"supercombo-{secrets.token_hex(4)}"
         connection, channel = self._start(command_line(token, argv), idle_timeout, cancel)
-        self.commands += 1
         kept: list[bytes] = []
         watch = Watch(connection.transport, limit=idle_timeout, cancel=cancel, patience=PATIENCE)
         stderr = Stderr(token)
@@ -73,6 +74,7 @@ class SshTransport:
                     status = exchange.run(cancel)
                 except BaseException:
                     if connection.alive and watch.fired is None:
+                        exchange.hear_group(PATIENCE)
                         channel.close()
                         self._end(connection, stderr.group)
                     raise
@@ -82,33 +84,35 @@ class SshTransport:
             # What a sink or a stdin raised is theirs, not the link's.
             if error is exchange.foreign:
                 raise
-            raise self._fault(watch, idle_timeout, str(error)) from error
-        except BuildError:
-            if not connection.alive:
-                self.close()
-            raise
+            raise self._fault(connection, watch, idle_timeout, str(error)) from error
         if status is None:
-            raise self._fault(watch, idle_timeout, "no exit status came")
+            raise self._fault(connection, watch, idle_timeout, "no exit status came")
         return Finished(status=status, stdout=b"".join(kept), stderr=stderr.tail())
 
     def close(self) -> None:
         """See `ports.transport.Transport.close`."""
-        connection, self._connection = self._connection, None
+        with self._lock:
+            connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
+    def _open(self, cancel: Event | None) -> tuple[Connection, bool]:
+        """The connection, and whether it was open already. Several threads share one."""
+        with self._lock:
+            if self._connection is not None and self._connection.alive:
+                return self._connection, True
+            if self._connection is not None:
+                self._connection.close()
+            hops = route(self.device, home=self.home, project=self.project)
+            self._connection = connect(self.device, hops, cancel=cancel)
+            return self._connection, False
+
     def _start(self, command: bytes, idle_timeout: float, cancel: Event | None) -> tuple[Connection, paramiko.Channel]:
         """A channel with the command running. A connection that died while nobody used it is opened anew, once."""
-        reused = self._connection is not None and self._connection.alive
-        if not reused:
-            self.close()
-            self._connection = connect(
-                self.device, route(self.device, home=self.home, project=self.project), cancel=cancel
-            )
-        connection = self._connection
-        assert connection is not None
+        connection, reused = self._open(cancel)
         opened = False
-        watch = Watch(connection.transport, limit=idle_timeout, cancel=cancel)
+        # A cancel waits for the command to begin, and then ends it: begun and unheard of, it would go on there.
+        watch = Watch(connection.transport, limit=idle_timeout, cancel=cancel, patience=PATIENCE)
         try:
             with watch:
                 channel = connection.transport.open_session(timeout=idle_timeout + 1)
@@ -117,7 +121,6 @@ class SshTransport:
         except (paramiko.SSHException, OSError, EOFError) as error:
             alive = connection.alive
             if watch.fired is None and reused and not opened and not alive:
-                self.close()
                 return self._start(command, idle_timeout, cancel)
             if watch.fired is None and alive:
                 raise DeviceError(
@@ -125,12 +128,12 @@ class SshTransport:
                     where=self.name,
                     remedy="look at ForceCommand, MaxSessions and the login shell there",
                 ) from error
-            raise self._fault(watch, idle_timeout, str(error)) from error
+            raise self._fault(connection, watch, idle_timeout, str(error)) from error
         return connection, channel
 
-    def _fault(self, watch: Watch, idle_timeout: float, words: str) -> BuildError:
+    def _fault(self, connection: Connection, watch: Watch, idle_timeout: float, words: str) -> BuildError:
         """What a broken exchange means. The connection is given up; the next command opens another."""
-        self.close()
+        connection.close()
         if watch.fired == "silence":
             return silent(self.name, idle_timeout)
         if watch.fired == "cancel":
@@ -144,7 +147,7 @@ class SshTransport:
     def _end(self, connection: Connection, group: int | None) -> None:
         """Ends a command's process group, over a second channel. It is a courtesy: failing, the connection goes."""
         if group is None:
-            self.close()
+            connection.close()
             return
         sudo = ("sudo -n",) if self.device.sudo else ()
         try:
@@ -154,7 +157,7 @@ class SshTransport:
                 channel.status_event.wait(PATIENCE)
                 channel.close()
         except (paramiko.SSHException, OSError, EOFError):
-            self.close()
+            connection.close()
 
 
 def command_line(token: str, argv: tuple[str, ...]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+import time
 from collections.abc import Callable
 from threading import Event
 from typing import BinaryIO
@@ -80,6 +81,13 @@ class Exchange:
         # A status without the end of the output before it is a torn connection, not a success.
         whole = self.channel.eof_received and self.channel.exit_status >= 0
         return self.channel.exit_status if whole else None
+
+    def hear_group(self, patience: float) -> None:
+        """Waits for the process id, without which a command that has only just begun could not be ended."""
+        deadline = time.monotonic() + patience
+        while self.stderr.group is None and not self.channel.closed and time.monotonic() < deadline:
+            self._drain_stderr()
+            time.sleep(TICK / 10)
 
     def close(self) -> None:
         """Ends the feeding of what the command did not want."""

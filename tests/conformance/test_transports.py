@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,28 @@ def test_cancel_ends_what_refuses_the_polite_signal(transport: Transport, tmp_pa
     assert gone_soon(*pids(file))
 
 
+@pytest.mark.parametrize("after", [0.001, 0.005, 0.01, 0.02, 0.04])
+def test_cancel_at_an_early_moment_leaves_nothing_running(transport: Transport, after: float) -> None:
+    mark = f"{300 + after}"
+    cancel = threading.Event()
+    threading.Timer(after, cancel.set).start()
+    with pytest.raises(Cancelled):
+        transport.run(("sleep", mark), idle_timeout=IDLE, cancel=cancel)
+    deadline = time.monotonic() + SOON
+    while f"sleep {mark}" in subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_several_threads_may_run_commands_at_once(transport: Transport, payload: bytes) -> None:
+    def echo(number: int) -> bool:
+        data = payload[number * MB : (number + 4) * MB]
+        return transport.run(("cat",), stdin=data, idle_timeout=IDLE).stdout == data
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(echo, range(12)))
+
+
 def test_cancel_is_heard_while_input_is_fed(transport: Transport, payload: bytes) -> None:
     """The command never reads: the feeding stands still with every buffer full."""
     cancel = threading.Event()
@@ -323,7 +346,7 @@ def test_a_slow_sink_is_not_the_peers_silence(transport: Transport) -> None:
         got.append(block)
         time.sleep(1.2)
 
-    finished = transport.run(("sh", "-c", "echo a; sleep 0.2; echo b"), stdout=sink, idle_timeout=0.6)
+    finished = transport.run(("sh", "-c", "echo a; sleep 1; echo b"), stdout=sink, idle_timeout=0.6)
     assert (finished.status, b"".join(got)) == (0, b"a\nb\n")
 
 

@@ -1,7 +1,4 @@
-"""A loopback TCP proxy that behaves like a worse network: delay, a rate, or a cut after so many bytes.
-
-As a program: python -m tests.devices.network TARGET_PORT DELAY_SECONDS BYTES_PER_SECOND, which prints its port.
-"""
+"""A loopback TCP proxy that behaves like a worse network: delay, a rate, or a cut after so many bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 HOST = "127.0.0.1"
-BLOCK = 64 * 1024
+BLOCK = 128 * 1024
 
 
 @dataclass
@@ -136,7 +133,14 @@ def link(target: int, *, delay: float = 0.0, rate: float = 0.0, cut_after: int |
 @contextlib.contextmanager
 def link_process(target: int, *, delay: float, rate: float) -> Iterator[int]:
     """A proxy in a process of its own, for measurements: its work must not slow the client's. Yields the port."""
-    command = [sys.executable, "-m", "tests.devices.network", str(target), str(delay), str(rate)]
+    command = [
+        sys.executable,
+        "-c",
+        "from tests.devices.network import main; main()",
+        str(target),
+        str(delay),
+        str(rate),
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -147,11 +151,8 @@ def link_process(target: int, *, delay: float, rate: float) -> Iterator[int]:
 
 
 def main() -> None:
+    """Arguments: target port, delay, rate. Prints its own port; ends with its standard input."""
     proxy = Link(target=int(sys.argv[1]), delay=float(sys.argv[2]), rate=float(sys.argv[3]))
     proxy.start()
     print(proxy.port, flush=True)
     sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main()

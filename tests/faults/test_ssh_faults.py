@@ -88,6 +88,35 @@ def test_a_killed_shell_is_no_success(transport: SshTransport, tmp_path: Path) -
     assert works(transport)
 
 
+def test_a_status_without_the_end_of_the_output_is_no_success(desk: CommaDevice, transport: SshTransport) -> None:
+    """The command ends at once, and says so, while its child still holds the output that it will write to."""
+    threading.Timer(0.7, desk.server.kill_connections).start()
+    with pytest.raises(ConnectionLost):
+        transport.run(("sh", "-c", "(sleep 3; echo late) & echo early"), idle_timeout=IDLE)
+
+
+def test_a_command_that_is_cancelled_before_it_began_does_not_go_on(
+    desk: CommaDevice, transport: SshTransport, tmp_path: Path
+) -> None:
+    """A device slow to log in: the cancel comes while its shell has not yet said who it is."""
+    enter = desk.server.directory / "enter.sh"
+    before = enter.read_text()
+    assert works(transport)
+    enter.write_text(before.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.7\n"))
+    cancel = threading.Event()
+    threading.Timer(0.2, cancel.set).start()
+    try:
+        with pytest.raises(Cancelled):
+            transport.run(
+                ("sh", "-c", 'sleep 2; touch "$1"', "sh", str(tmp_path / "went on")), idle_timeout=IDLE, cancel=cancel
+            )
+    finally:
+        enter.write_text(before)
+    time.sleep(3)
+    assert not (tmp_path / "went on").exists()
+    assert works(transport)
+
+
 @pytest.mark.parametrize("way", ["down", "up", "idle", "both"])
 def test_a_silent_peer_is_noticed_in_the_configured_time(desk: CommaDevice, transport: SshTransport, way: str) -> None:
     script, size = {
