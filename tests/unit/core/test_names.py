@@ -16,10 +16,10 @@ def test_a_model_may_not_be_called_like_a_command_or_stage(word: str) -> None:
         assert found[0].startswith(f"models.yaml:2: models.{spelled}: expected a name that is not taken")
 
 
-def test_every_command_of_doit_is_reserved() -> None:
+def test_every_command_of_doit_and_of_the_build_is_reserved() -> None:
     from doit.doit_cmd import DoitMain
 
-    assert set(DoitMain().get_cmds()) <= DOIT_COMMANDS
+    assert set(DoitMain().get_cmds()) <= DOIT_COMMANDS | COMMANDS
 
 
 NAMES = {
