@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from buildlib.core import model_form, resolver
 from buildlib.core.catalog_parser import parse_catalog
 from buildlib.core.names import COMMANDS, DOIT_COMMANDS, STAGES
 from tests.unit.core.refusals import MODEL, SAMPLE, problems
@@ -100,3 +101,7 @@ def test_a_split_model_has_the_roles_of_its_kind(case: str) -> None:
     keys, expected = SPLIT[case]
     text = "models:\n  a:\n" + "".join(f"    {line}\n" for line in keys.splitlines())
     assert problems(text) == (f"models.yaml:{expected}",)
+
+
+def test_the_parser_and_the_inspection_know_the_same_roles() -> None:
+    assert resolver.ROLES == model_form.ROLES
