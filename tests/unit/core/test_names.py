@@ -105,3 +105,18 @@ def test_a_split_model_has_the_roles_of_its_kind(case: str) -> None:
 
 def test_the_parser_and_the_inspection_know_the_same_roles() -> None:
     assert resolver.ROLES == model_form.ROLES
+
+
+DEFAULTS = {
+    "profile: gpu": '2: defaults.profile: expected one of qcom, cpu, got "gpu"; did you mean "cpu"?',
+    "device: desk": '2: defaults.device: expected one of local, got "desk"',
+    "target: iq": '2: defaults.target: expected a name under targets:, which is empty, got "iq"',
+    "{device: local, tags: [x]}": "2: defaults.tags: expected either device or tags, got both",
+    "tags: [x]": "2: defaults.tags: expected tags that some device has all of, got x",
+    "artifact: a.pkl": '2: defaults: unknown key "artifact"',
+}
+
+
+@pytest.mark.parametrize("keys", DEFAULTS)
+def test_defaults_are_held_to_what_models_are(keys: str) -> None:
+    assert f"models.yaml:{DEFAULTS[keys]}" in problems(f"defaults:\n  {keys}\nmodels: {{}}\n")
