@@ -12,8 +12,20 @@ from buildlib.core.resolver import resolve
 from buildlib.core.yaml_tree import read_tree
 from buildlib.errors import CatalogError
 
-PARSER_VERSION = 1
-"""Part of the key of a cached Catalog: raise it when the same text resolves to something else."""
+PARSER_MODULES = (
+    "builtin",
+    "catalog",
+    "catalog_file",
+    "catalog_parser",
+    "interpolation",
+    "names",
+    "problems",
+    "reader",
+    "resolver",
+    "words",
+    "yaml_tree",
+)
+"""Files of `core` that decide what a text resolves to: a change in one of them voids a cached Catalog."""
 
 
 def decode_catalog(data: bytes, *, path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from buildlib.core.catalog import (
     Timeouts,
     UrlSource,
 )
-from buildlib.core.catalog_parser import parse_catalog
+from buildlib.core.catalog_parser import PARSER_MODULES, parse_catalog
 from buildlib.core.interpolation import UsedEnviron
 from buildlib.core.names import BOOLEAN_WORDS
 
@@ -193,6 +194,19 @@ def test_the_catalog_goes_through_a_cache_unchanged(catalog: Catalog) -> None:
     packed = msgspec.msgpack.encode(catalog)
     assert msgspec.msgpack.decode(packed, type=Catalog) == catalog
     assert msgspec.json.decode(msgspec.json.encode(catalog), type=Catalog) == catalog
+
+
+def test_all_modules_that_the_parser_is_made_of_are_named() -> None:
+    todo, found = ["catalog_parser"], set[str]()
+    while todo:
+        module = todo.pop()
+        found.add(module)
+        tree = ast.parse((ROOT / "buildlib" / "core" / f"{module}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("buildlib.core"):
+                inner = (node.module or "").removeprefix("buildlib.core").lstrip(".")
+                todo += {inner} - found if inner else {alias.name for alias in node.names} - found
+    assert tuple(sorted(found)) == PARSER_MODULES
 
 
 def test_a_thousand_models_resolve() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from buildlib.core import model_form, resolver
 from buildlib.core.catalog_parser import parse_catalog
 from buildlib.core.names import COMMANDS, DOIT_COMMANDS, STAGES
 from tests.unit.core.refusals import MODEL, SAMPLE, problems
@@ -16,7 +17,7 @@ def test_a_model_may_not_be_called_like_a_command_or_stage(word: str) -> None:
         assert found[0].startswith(f"models.yaml:2: models.{spelled}: expected a name that is not taken")
 
 
-def test_every_command_of_doit_is_reserved() -> None:
+def test_every_command_of_doit_and_of_the_build_is_reserved() -> None:
     from doit.doit_cmd import DoitMain
 
     assert set(DoitMain().get_cmds()) <= DOIT_COMMANDS | COMMANDS
@@ -100,3 +101,22 @@ def test_a_split_model_has_the_roles_of_its_kind(case: str) -> None:
     keys, expected = SPLIT[case]
     text = "models:\n  a:\n" + "".join(f"    {line}\n" for line in keys.splitlines())
     assert problems(text) == (f"models.yaml:{expected}",)
+
+
+def test_the_parser_and_the_inspection_know_the_same_roles() -> None:
+    assert resolver.ROLES == model_form.ROLES
+
+
+DEFAULTS = {
+    "profile: gpu": '2: defaults.profile: expected one of qcom, cpu, got "gpu"; did you mean "cpu"?',
+    "device: desk": '2: defaults.device: expected one of local, got "desk"',
+    "target: iq": '2: defaults.target: expected a name under targets:, which is empty, got "iq"',
+    "{device: local, tags: [x]}": "2: defaults.tags: expected either device or tags, got both",
+    "tags: [x]": "2: defaults.tags: expected tags that some device has all of, got x",
+    "artifact: a.pkl": '2: defaults: unknown key "artifact"',
+}
+
+
+@pytest.mark.parametrize("keys", DEFAULTS)
+def test_defaults_are_held_to_what_models_are(keys: str) -> None:
+    assert f"models.yaml:{DEFAULTS[keys]}" in problems(f"defaults:\n  {keys}\nmodels: {{}}\n")
