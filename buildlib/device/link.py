@@ -123,8 +123,8 @@ class DeviceLink:
         return value if isinstance(value, dict) else {}
 
     def _argv(self) -> tuple[str, ...]:
-        # -I: neither the user's environment nor the working directory may change what the agent imports.
-        agent = (self.python, "-I", "-B", "-c", BOOT)
+        # -I, -S: neither the user's environment nor the working directory may change what the agent imports.
+        agent = (self.python, "-I", "-S", "-B", "-c", BOOT)
         return ("sudo", "-n", *agent) if self.device.sudo else agent
 
     def push(

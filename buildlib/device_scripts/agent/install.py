@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from . import journal, locks
 from .guard import require_offroad
@@ -13,6 +12,10 @@ from .main import Request
 from .places import Places, make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .recovery import recover
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _model_name(name: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any
 
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PLACES = ("openpilot", "tinygrad", "venv", "models", "sources", "params", "state", "crashes")
 CACHES = ("home", "cache", "uv_cache", "tmp")

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any
 
 from .guard import require_offroad
 from .hashes import BLOCK, hash_file
 from .main import Request
 from .places import make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOTE_EVERY = 4 << 20
 

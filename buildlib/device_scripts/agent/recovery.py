@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import jobs, journal
 from .guard import why_not_offroad
 from .main import Request
 from .places import Places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def recover(places: Places, undo: tuple[str, ...] = ()) -> dict[str, Any]:

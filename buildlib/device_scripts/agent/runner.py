@@ -6,16 +6,19 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any
 
 from . import journal, power, toolchain
 from .guard import onroad_state, why_not_offroad
 from .hashes import HashCache, Signature
-from .jobs import Job, forget_cancel
+from .jobs import Job
 from .main import Request
 from .places import Places, read_json, unlink, write_json
 from .processes import boot_id, descendants, end_all, end_group, end_strays, start_time
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ASK_CHILD = 0.05
 ASK_CAR = 0.4
@@ -52,7 +55,7 @@ def do_job_run(request: Request) -> dict[str, Any]:
         "subject": request.args.get("subject"),
         "since": since,
     }
-    forget_cancel(job)
+    unlink(job.cancel_file)
     write_json(job.job_file, about)
     try:
         status = _work(request, job, about)
