@@ -89,7 +89,8 @@ def mend(places: Places) -> set[str]:
             continue
         if job.running():
             living.add(job.key)
-        elif job.about() or not _just_made(job):
+        elif job.status() is None and (job.about() or not _just_made(job)):
+            # Asked again: it may have ended well between the first look and the second.
             job.end_orphans()
             past = job.about().get("boot") not in (None, boot_id(places))
             reason = "the device was started anew" if past else "its runner was killed"

@@ -69,8 +69,8 @@ def do_job_run(request: Request) -> dict[str, Any]:
 
         traceback.print_exc()
         status = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
-    if status["state"] != "ok" and request.args.get("output"):
-        unlink(request.places.real(request.args["output"]))
+    if status["state"] != "ok" and request.args.get("output") and "child" in about:
+        unlink(request.places.owned(request.args["output"]))
     status.update(key=job.key, elapsed=round(time.time() - since, 3), ended=time.time(), report=_report(request))
     request.hashes.save()
     write_json(job.status_file, status)
@@ -84,7 +84,7 @@ def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
         raise Stopped("onroad", reason.value["what"], error=reason.value)
     for path in (request.args.get("output"), request.args.get("report")):
         if path:
-            unlink(places.real(path))
+            unlink(places.owned(path))
     before, watch_before = _inputs(request)
     entry = journal.begin(places, f"job {job.key}", job=job.key)
     onroad = False

@@ -32,6 +32,9 @@ def do_job_start(request: Request) -> dict[str, Any]:
     """
     places = request.places
     job = Job(places, str(request.args["key"]))
+    for path in (request.args.get("output"), request.args.get("report")):
+        if path:
+            places.owned(path)
     places.state_dir("jobs")
     recover(places)
     if job.exists():
