@@ -123,9 +123,14 @@ class DeviceLink:
         return value if isinstance(value, dict) else {}
 
     def _argv(self) -> tuple[str, ...]:
-        # -I: neither the user's environment nor the working directory may change what the agent imports.
-        agent = (self.python, "-I", "-B", "-c", BOOT)
+        # -I, -S: neither the user's environment nor the working directory may change what the agent imports.
+        agent = (self.python, "-I", "-S", "-B", "-c", BOOT)
         return ("sudo", "-n", *agent) if self.device.sudo else agent
+
+    def cancel_job(self, key: str) -> Json:
+        """Ends a job and all that it started, also when this build was asked to stop. Its final status."""
+        free = DeviceLink(self.transport, self.device, self.python, owner=self.owner)
+        return free.call("job_cancel", key=key)
 
     def push(
         self, local: Path, remote: str, *, sha256: str, on_progress: Progress | None = None, mode: int = 0o644
@@ -179,7 +184,7 @@ class DeviceLink:
 
         Raises TransferFailed when the device's file is another than was said, else as `call`.
         """
-        part = local.with_name(f".{local.name}.{sha256[:16]}.part")
+        part = local.with_name(f".{local.name.encode()[:120].decode(errors='ignore')}.{sha256[:16]}.part")
         local.parent.mkdir(parents=True, exist_ok=True)
         for again in (True, False):
             self._repeat(lambda: self._fetch_once(remote, part, size, on_progress), lambda: _size(part))

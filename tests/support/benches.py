@@ -63,16 +63,17 @@ class Bench:
         return (link or self.link).call("job_start", key=key, argv=argv, env=more.pop("env", {}), **more)
 
     def pids(self, marker: str) -> list[int]:
-        """Living processes that have a marker among their arguments."""
+        """Living processes of this device's jobs that have a marker among their arguments."""
         found = []
         for entry in os.listdir("/proc"):
             if entry.isdigit():
                 try:
                     words = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
                     state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
+                    ours = os.readlink(f"/proc/{entry}/cwd").startswith(str(self.root))
                 except OSError:
                     continue
-                if marker.encode() in words and state != "Z":
+                if marker.encode() in words and ours and state != "Z":
                     found.append(int(entry))
         return found
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import binascii
 import os
 import time
-from typing import Any
 
 from .jobs import Job, mend
 from .main import Request
 from .places import write_atomic
 from .wire import Refusal, event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CHUNK = 64 << 10
 ASK_AGAIN = 0.1

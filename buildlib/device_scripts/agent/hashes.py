@@ -10,10 +10,13 @@ import contextlib
 import hashlib
 import os
 import time
-from typing import Any
 
 from .places import Places, read_json, write_atomic
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 BLOCK = 1 << 20
 FINE_TICK = 50_000_000

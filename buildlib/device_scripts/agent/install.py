@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from . import journal, locks
 from .guard import require_offroad
 from .hashes import BLOCK
 from .main import Request
-from .places import Places, make_dirs, read_json, require_space, sync_dir, unlink, write_json
+from .places import Places, hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .recovery import recover
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _model_name(name: str) -> str:
@@ -107,7 +110,7 @@ def _check_source(request: Request, source: str, sha256: str) -> int:
 def _copy(source: str, target: str, like: os.stat_result | None) -> None:
     """Copies under a temporary name in the target's folder, flushes, renames. Owner and mode as `like`."""
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:180]}.installing")
+    temporary = os.path.join(folder, hidden(name, "installing"))
     unlink(temporary)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -6,13 +6,16 @@ looks (`probe`, `job_start`, `install`) undoes it, only while offroad.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import time
-from typing import Any
 
 from .places import Places, read_json, unlink, write_json
 from .processes import boot_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _folder(places: Places) -> str:
@@ -91,7 +94,7 @@ def _undo_step(places: Places, entry: dict[str, Any], step: dict[str, Any], onro
         from . import params
 
         old = step["old"]
-        params.write(places, step["key"], None if old is None else base64.b64decode(old))
+        params.write(places, step["key"], None if old is None else binascii.a2b_base64(old))
         return f"parameter {step['key']} put back"
     if kind == "power":
         if onroad or entry.get("boot") != boot_id(places):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from .main import Request
 from .places import make_dirs, write_atomic
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def do_layout(request: Request) -> dict[str, Any]:

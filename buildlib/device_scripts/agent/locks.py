@@ -7,10 +7,13 @@ import fcntl
 import json
 import os
 import time
-from typing import Any
 
 from .places import Places
 from .wire import Refusal, event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ASK_AGAIN = 0.25
 

@@ -7,11 +7,14 @@ import importlib
 import io
 import json
 import sys
-from typing import Any, BinaryIO
 
 from . import wire
 from .hashes import HashCache
 from .places import Places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
 
 OPS = {
     "layout": "layout",
@@ -20,9 +23,9 @@ OPS = {
     "receive": "receive",
     "send": "send",
     "hash": "send",
-    "job_start": "jobs",
+    "job_start": "start",
     "job_follow": "follow",
-    "job_cancel": "jobs",
+    "job_cancel": "start",
     "job_list": "jobs",
     "job_run": "runner",
     "install": "install",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
-from typing import Any
 
 from . import journal, locks
 from .guard import require_offroad
 from .main import Request
 from .places import Places, sync_dir, unlink
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 WRITABLE = (
     "ModelManager_ActiveBundle",
@@ -98,4 +101,8 @@ def do_params_write(request: Request) -> dict[str, Any]:
 def undo_of(places: Places, key: str) -> dict[str, Any]:
     """The journal step that brings a parameter back to its present value."""
     old = read(places, key)
-    return {"undo": "param", "key": key, "old": None if old is None else base64.b64encode(old).decode()}
+    return {
+        "undo": "param",
+        "key": key,
+        "old": None if old is None else binascii.b2a_base64(old, newline=False).decode(),
+    }

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any
 
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PLACES = ("openpilot", "tinygrad", "venv", "models", "sources", "params", "state", "crashes")
 CACHES = ("home", "cache", "uv_cache", "tmp")
@@ -44,10 +47,13 @@ class Places:
     def owned(self, path: str) -> str:
         """`real`, for a place that the agent may write: under state or sources, or openpilot's SConscript."""
         real = self.real(path)
-        inside = any(real.startswith(top + "/") for top in (self.state, self.sources))
-        models = real == self.models or real.startswith(self.models + "/")
-        sconscript = real.startswith(self.openpilot + "/") and os.path.basename(real) == "SConscript"
-        if sconscript or (inside and (not models or real.endswith(".recompiled.pkl"))):
+        if real.startswith(self.models + "/"):
+            allowed = real.endswith(".recompiled.pkl")
+        elif real.startswith(self.openpilot + "/"):
+            allowed = os.path.basename(real) == "SConscript"
+        else:
+            allowed = any(real.startswith(top + "/") for top in (self.state, self.sources))
+        if allowed:
             return real
         raise Refusal(
             "rail",
@@ -78,6 +84,11 @@ def make_dirs(path: str, mode: int = 0o755) -> None:
             remedy="check the owner of its parent and that the disk is not mounted read-only",
             guide="4",
         ) from error
+
+
+def hidden(name: str, suffix: str) -> str:
+    """A temporary file's name beside `name`; never longer than a file system takes (255 bytes)."""
+    return f".{name.encode()[:120].decode('utf-8', 'ignore')}.{suffix}"
 
 
 def sync_dir(path: str) -> None:

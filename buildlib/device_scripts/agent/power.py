@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
 
 from . import journal
 from .places import Places, read_text
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 BIG_CORES = ("4", "5", "6", "7")
 FULL_SPEED = (

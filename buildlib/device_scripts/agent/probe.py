@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from . import jobs, journal, locks, power
 from .guard import onroad_state
@@ -15,6 +14,10 @@ from .recovery import recover
 from .send import files
 from .toolchain import identify
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SCONSCRIPT = "/iqpilot/selfdrive/iqmodeld/SConscript"
 

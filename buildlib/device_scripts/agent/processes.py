@@ -165,6 +165,7 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 def holders(path: str) -> list[int]:
     """Processes whose standard output or error is this file (Linux; elsewhere none are known)."""
     found = []
+    path = os.path.realpath(path)
     if _LINUX:
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != os.getpid():

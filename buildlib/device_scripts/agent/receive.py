@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any
 
 from .guard import require_offroad
 from .hashes import BLOCK, hash_file
 from .main import Request
-from .places import make_dirs, read_json, require_space, sync_dir, unlink, write_json
+from .places import hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOTE_EVERY = 4 << 20
 
@@ -31,7 +34,7 @@ class Part:
         self.sha256 = str(args["sha256"]).lower()
         folder, name = os.path.split(self.path)
         self.folder = folder
-        self.part = os.path.join(folder, f".{name[:150]}.{self.sha256[:16]}.part")
+        self.part = os.path.join(folder, hidden(name, f"{self.sha256[:16]}.part"))
 
     def note(self, start: int, end: int) -> str:
         """Where the progress of a range is kept."""
@@ -67,7 +70,6 @@ def do_receive_begin(request: Request) -> dict[str, Any]:
     if os.path.isfile(part.path) and os.path.getsize(part.path) == part.size:
         digest, _ = request.hashes.file(part.path)
         if digest == part.sha256:
-            _remember(request, part)
             return {"have": True, "ranges": []}
     require_offroad(request.places)
     make_dirs(part.folder)
@@ -152,7 +154,6 @@ def _finish(request: Request, part: Part) -> None:
         unlink(part.note(entry["start"], entry["end"]))
     os.replace(part.part, part.path)
     sync_dir(part.folder)
-    request.hashes.file(part.path)
     _remember(request, part)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import fcntl
+import os
 
 from . import jobs, journal
 from .guard import why_not_offroad
 from .main import Request
 from .places import Places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def recover(places: Places, undo: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -16,6 +21,18 @@ def recover(places: Places, undo: tuple[str, ...] = ()) -> dict[str, Any]:
     Returns {"undone": [text], "pending": [what is still to be put back and why]}.
     """
     running = jobs.mend(places)
+    if not journal.everything(places):
+        return {"undone": [], "pending": []}
+    # One at a time: a change must not be undone twice, the second time over someone's new value.
+    alone = os.open(os.path.join(places.state_dir(), "recovery.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        return _undo(places, undo, running)
+    finally:
+        os.close(alone)
+
+
+def _undo(places: Places, undo: tuple[str, ...], running: set[str]) -> dict[str, Any]:
     entries = [
         entry for entry in journal.everything(places) if entry["id"] in undo or journal.due(places, entry, running)
     ]

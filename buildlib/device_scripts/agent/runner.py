@@ -6,16 +6,19 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any
 
 from . import journal, power, toolchain
 from .guard import onroad_state, why_not_offroad
 from .hashes import HashCache, Signature
-from .jobs import Job, forget_cancel
+from .jobs import Job
 from .main import Request
 from .places import Places, read_json, unlink, write_json
 from .processes import boot_id, descendants, end_all, end_group, end_strays, start_time
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ASK_CHILD = 0.05
 ASK_CAR = 0.4
@@ -52,7 +55,7 @@ def do_job_run(request: Request) -> dict[str, Any]:
         "subject": request.args.get("subject"),
         "since": since,
     }
-    forget_cancel(job)
+    unlink(job.cancel_file)
     write_json(job.job_file, about)
     try:
         status = _work(request, job, about)
@@ -66,8 +69,8 @@ def do_job_run(request: Request) -> dict[str, Any]:
 
         traceback.print_exc()
         status = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
-    if status["state"] != "ok" and request.args.get("output"):
-        unlink(request.places.real(request.args["output"]))
+    if status["state"] != "ok" and request.args.get("output") and "child" in about:
+        unlink(request.places.owned(request.args["output"]))
     status.update(key=job.key, elapsed=round(time.time() - since, 3), ended=time.time(), report=_report(request))
     request.hashes.save()
     write_json(job.status_file, status)
@@ -81,7 +84,7 @@ def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
         raise Stopped("onroad", reason.value["what"], error=reason.value)
     for path in (request.args.get("output"), request.args.get("report")):
         if path:
-            unlink(places.real(path))
+            unlink(places.owned(path))
     before, watch_before = _inputs(request)
     entry = journal.begin(places, f"job {job.key}", job=job.key)
     onroad = False

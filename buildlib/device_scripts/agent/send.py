@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
 
 from . import wire
 from .hashes import BLOCK
 from .main import Request
 from .wire import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def do_send(request: Request) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from . import jobs, locks
 from .guard import require_offroad
 from .install import backups, drop
 from .main import Request
 from .places import read_json, unlink, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def do_gc(request: Request) -> dict[str, Any]:

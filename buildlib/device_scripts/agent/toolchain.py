@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 import sys
-from typing import Any
 
 from .hashes import HashCache, signature
-from .imports import closure
 from .places import Places, read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SMALL_FILE = 1 << 20
 
@@ -31,7 +32,7 @@ def identify(places: Places, hashes: HashCache, spec: dict[str, Any]) -> dict[st
         "machine": os.uname().machine,
         "os": os_build(places),
         "tinygrad": _tinygrad(places, hashes, pythonpath, people, watch, problems),
-        "numpy": _numpy([*pythonpath, *sys.path]),
+        "numpy": _numpy([*pythonpath, *site_folders()]),
         "c_compiler": _c_compiler(hashes, spec.get("c_compiler"), watch),
     }
     identity["script"], identity["modules"] = _script(places, hashes, spec, pythonpath, people, watch, problems)
@@ -47,7 +48,7 @@ def _tinygrad(
     watch: list[Any],
     problems: list[dict[str, str]],
 ) -> str | None:
-    for folder in [*pythonpath, *sys.path]:
+    for folder in [*pythonpath, *site_folders()]:
         top = os.path.join(folder, "tinygrad")
         if folder and os.path.isfile(os.path.join(top, "__init__.py")):
             top = os.path.realpath(top)
@@ -104,6 +105,8 @@ def _head(checkout: str) -> str | None:
 
 
 def _ask_git(checkout: str) -> dict[str, Any]:
+    import subprocess
+
     def git(folder: str, *words: str) -> str | None:
         # The checkout belongs to another user than root: git asks to be told that this is meant.
         try:
@@ -151,6 +154,8 @@ def _c_compiler(hashes: HashCache, spec: dict[str, Any] | None, watch: list[Any]
     key = f"cc:{digest}"
     known = hashes.recall(key)
     if known is None:
+        import subprocess
+
         answer = subprocess.run([path, "--version"], capture_output=True, check=False, timeout=60)
         lines = answer.stdout.decode("utf-8", "replace").splitlines()
         known = f"{lines[0] if lines else 'unknown'} {digest[:16]}"
@@ -164,6 +169,33 @@ def _which(name: str) -> str | None:
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return None
+
+
+def site_folders() -> list[str]:
+    """Where this interpreter's installed packages lie. The agent runs without `site`, which costs its start twice."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    prefixes = dict.fromkeys((os.path.dirname(os.path.dirname(sys.executable)), sys.prefix, sys.base_prefix))
+    inside_venv = os.path.exists(os.path.join(next(iter(prefixes)), "pyvenv.cfg"))
+    found = []
+    for prefix in list(prefixes)[:1] if inside_venv else prefixes:
+        for name in (f"lib/{version}/site-packages", f"local/lib/{version}/dist-packages", "lib/python3/dist-packages"):
+            folder = os.path.join(prefix, name)
+            if os.path.isdir(folder):
+                found.append(folder)
+                found += _pth_folders(folder)
+    return found
+
+
+def _pth_folders(folder: str) -> list[str]:
+    """Folders that .pth files add, as an editable install does; lines that would be executed are not."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".pth"):
+            for line in (read_text(os.path.join(folder, name)) or "").splitlines():
+                path = os.path.join(folder, line.strip())
+                if line.strip() and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(path):
+                    found.append(path)
+    return found
 
 
 def os_build(places: Places) -> str | None:
@@ -207,6 +239,8 @@ def _script(
             }
         )
         return None, empty
+    from .imports import closure
+
     digest, seen = hashes.file(path)
     watch.append(seen)
     roots = [os.path.dirname(path), *(folder for folder in pythonpath if os.path.isdir(folder))]

@@ -6,7 +6,10 @@ import _thread
 import json
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 BEAT_SECONDS = 1.0
 
