@@ -18,6 +18,8 @@ ROOT = Path(__file__).parent.parent
 COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"
 SEED, WIDTH = 1, 64
 
+pytest_plugins = ("tests.support.captured_jits",)
+
 Compile = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -36,7 +38,7 @@ def compile_script() -> Path:
 
 @pytest.fixture(scope="session")
 def c_compiler(kept: Path) -> CCompiler:
-    with _alone(kept / "cc.lock"):
+    with alone(kept / "cc.lock"):
         return find_c_compiler(kept)
 
 
@@ -84,7 +86,7 @@ def sample_onnx(kept: Path) -> Path:
     """The sample of seed 1, width 64: 2.7 MB. Read it, never write to it."""
     name = hashlib.sha256(Path(sample.__file__).read_bytes()).hexdigest()[:16]
     path = kept / f"sample-{name}.onnx"
-    with _alone(kept / "sample.lock"):
+    with alone(kept / "sample.lock"):
         if not path.is_file():
             sample.write_sample(path, SEED, WIDTH)
     return path
@@ -98,7 +100,7 @@ def sample_artifact(kept: Path, sample_onnx: Path, c_compiler: CCompiler, run_co
     """
     key = hashlib.sha256(COMPILE_SCRIPT.read_bytes() + sample_onnx.read_bytes() + c_compiler.identity.encode())
     path = kept / f"artifact-{key.hexdigest()[:16]}.pkl"
-    with _alone(kept / "artifact.lock"):
+    with alone(kept / "artifact.lock"):
         if not path.is_file():
             done = run_compile(sample_onnx, path)
             assert done.returncode == 0, done.stderr
@@ -107,7 +109,7 @@ def sample_artifact(kept: Path, sample_onnx: Path, c_compiler: CCompiler, run_co
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
     """One process at a time; the lock dies with its holder."""
     import fcntl
 

@@ -11,37 +11,31 @@ _WINDOW: Final = 256 * 1024
 
 
 class ByteWindow:
-    """Reads from `start` up to `end`, 256 KiB at a time; what is skipped is never read."""
+    """Reads from `start` up to `end`, 256 KiB at a time; what is skipped is never read.
 
-    __slots__ = ("_at", "_base", "_buffer", "_end", "_source")
+    `buffer` and `at` are open to the one loop whose speed counts; it may move `at` on inside `buffer`.
+    """
+
+    __slots__ = ("_base", "_end", "_source", "at", "buffer")
 
     def __init__(self, source: ByteSource, start: int, end: int) -> None:
         self._source = source
         self._end = end
         self._base = start
-        self._buffer = b""
-        self._at = 0
+        self.buffer = b""
+        self.at = 0
 
     @property
     def position(self) -> int:
         """Offset of the next byte in the source."""
-        return self._base + self._at
-
-    def byte(self) -> int:
-        """The next byte."""
-        at = self._at
-        if at >= len(self._buffer):
-            self._fill(1)
-            at = 0
-        self._at = at + 1
-        return self._buffer[at]
+        return self._base + self.at
 
     def take(self, length: int) -> bytes:
         """The next bytes, no more than a window holds."""
-        if self._at + length > len(self._buffer):
-            self._fill(length)
-        found = self._buffer[self._at : self._at + length]
-        self._at += length
+        if self.at + length > len(self.buffer):
+            self.fill(length)
+        found = self.buffer[self.at : self.at + length]
+        self.at += length
         return found
 
     def unsigned(self, length: int) -> int:
@@ -50,23 +44,23 @@ class ByteWindow:
 
     def line(self, limit: int) -> bytes | None:
         """Bytes up to a newline, which is consumed; None if there is none within `limit`."""
-        if len(self._buffer) - self._at < limit:
-            self._fill(1)
-        stop = self._buffer.find(b"\n", self._at, self._at + limit)
+        if len(self.buffer) - self.at < limit:
+            self.fill(1)
+        stop = self.buffer.find(b"\n", self.at, self.at + limit)
         if stop < 0:
             return None
-        found = self._buffer[self._at : stop]
-        self._at = stop + 1
+        found = self.buffer[self.at : stop]
+        self.at = stop + 1
         return found
 
     def skip(self, length: int) -> int:
         """Passes over that many bytes; the offset where they begin."""
         self.require(length)
         offset = self.position
-        if self._at + length <= len(self._buffer):
-            self._at += length
+        if self.at + length <= len(self.buffer):
+            self.at += length
         else:
-            self._base, self._at, self._buffer = offset + length, 0, b""
+            self._base, self.at, self.buffer = offset + length, 0, b""
         return offset
 
     def require(self, length: int) -> None:
@@ -74,12 +68,13 @@ class ByteWindow:
         if length > self._end - self.position:
             self._truncated(length)
 
-    def _fill(self, need: int) -> None:
+    def fill(self, need: int = 1) -> None:
+        """Makes that many bytes, no more than a window holds, available in `buffer`. Raises Truncated."""
         self.require(need)
         position = self.position
-        self._buffer = self._source.read_at(position, min(_WINDOW, self._end - position))
-        self._base, self._at = position, 0
-        if len(self._buffer) < need:
+        self.buffer = self._source.read_at(position, min(_WINDOW, self._end - position))
+        self._base, self.at = position, 0
+        if len(self.buffer) < need:
             self._truncated(need)
 
     def _truncated(self, need: int) -> NoReturn:

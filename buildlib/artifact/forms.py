@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from buildlib.artifact.byte_source import ByteSource
-from buildlib.artifact.pickle_reader import DEFAULT_LIMITS
+from buildlib.artifact.pickle_machine import DEFAULT_LIMITS
 from buildlib.artifact.refusals import COPY_AGAIN, Damaged, NotAnArtifact, TooMuch, Truncated
 from buildlib.artifact.values import Payload
 

@@ -20,7 +20,8 @@ from buildlib.artifact.nodes import (
     made,
     printable,
 )
-from buildlib.artifact.pickle_reader import DEFAULT_LIMITS, Limits, PickleReader
+from buildlib.artifact.pickle_machine import DEFAULT_LIMITS, Limits
+from buildlib.artifact.pickle_reader import PickleReader
 from buildlib.artifact.values import Dict, Made, Value
 from buildlib.core.inspection import CapturedJit, Form, Inspection, Metadata, camera_name
 

@@ -8,39 +8,19 @@ resource has a limit. What it returns is made of `buildlib.artifact.values` (doc
 from __future__ import annotations
 
 import pickle
-import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-import msgspec
-
 from buildlib.artifact.byte_source import ByteSource
-from buildlib.artifact.byte_window import ByteWindow
-from buildlib.artifact.refusals import COPY_AGAIN, REBUILD, Damaged, Forbidden, TooMuch
-from buildlib.artifact.values import Dict, Global, Made, Payload, Set, Value
+from buildlib.artifact.pickle_machine import DEFAULT_LIMITS, Limits, PickleMachine
+from buildlib.artifact.refusals import REBUILD, TooMuch
+from buildlib.artifact.values import Dict, Payload, Set, Value
+
+_MEMOIZE, _NONE, _BINGET, _LONG_BINGET, _TUPLE, _TUPLE2, _STOP = b"\x94Nhjt\x86."
+_UINT4: Final = int.from_bytes
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Far above any genuine artifact (about 0.3 million opcodes at 119 MB), low enough to end in seconds.
-
-    keep: bytes up to which a string or bytes object is read; longer ones become a Payload.
-    text: bytes of all strings and bytes objects that were read. depth: marks that are open at a time.
-    """
-
-    opcodes: int = 2_000_000
-    stack: int = 500_000
-    depth: int = 10_000
-    keep: int = 4096
-    text: int = 16 * 1024 * 1024
-    integer: int = 64
-    globals: int = 500
-    buffers: int = 100_000
-
-
-DEFAULT_LIMITS: Final = Limits()
-
-
-class PickleReader:
+class PickleReader(PickleMachine):
     """One pass over the pickle that lies in `source` from `start` up to `end`.
 
     buffers: out-of-band buffers, in order. After `read`, `position` is the offset behind STOP.
@@ -55,294 +35,76 @@ class PickleReader:
         buffers: Sequence[Payload] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._name = source.name
-        self._window = ByteWindow(source, start, end)
-        self._limits = limits
-        self._buffers = iter(buffers)
-        self._stack: list[Value] = []
-        self._marks: list[list[Value]] = []
-        self._memo: dict[int, Value] = {}
-        self._held = 0
-        self._text = 0
-        self.globals: dict[str, Global] = {}
-        self.made: list[Made] = []
-        self.protocol = 0
+        super().__init__(source, start, end, buffers=buffers, limits=limits)
         self.opcodes = 0
         self._table = self._handlers()
 
-    @property
-    def position(self) -> int:
-        return self._window.position
-
     def read(self) -> Value:
         """The root value. Raises Truncated, Damaged, Forbidden or TooMuch."""
-        table, window, limit, stop = self._table, self._window, self._limits.opcodes, pickle.STOP[0]
+        table, window, memo, marks = self._table, self._window, self._memo, self._marks
+        at, buffer, stack, last = window.at, window.buffer, self._stack, -1
         count = 0
+        # `at`, `buffer` and `stack` are copies for speed: whoever else moves them is told before and asked after.
         while True:
-            code = window.byte()
+            if at > last:
+                window.at = at
+                window.fill()
+                at, buffer, last = 0, window.buffer, len(window.buffer) - 5
+            code = buffer[at]
+            at += 1
             count += 1
-            if code == stop:
+            # These six are five of six opcodes of an artifact; the table's handlers know all the others.
+            if code == _MEMOIZE and stack:
+                memo[len(memo)] = stack[-1]
+            elif code == _NONE:
+                stack.append(None)
+            elif code == _BINGET and (index := buffer[at] if at < len(buffer) else -1) in memo:
+                stack.append(memo[index])
+                at += 1
+            elif code == _LONG_BINGET and (index := _UINT4(buffer[at : at + 4], "little")) in memo:
+                stack.append(memo[index])
+                at += 4
+            elif code == _TUPLE2 and len(stack) >= 2:
+                stack[-2:] = ((stack[-2], stack[-1]),)
+            elif code == _TUPLE and marks:
+                done, stack = stack, marks.pop()
+                self._stack = stack
+                self._held -= len(stack)
+                stack.append(tuple(done))
+            elif code == _STOP:
                 break
-            handler = table[code]
-            if handler is None:
-                self._refuse_opcode(code)
-            handler()
-            if count > limit:
-                raise TooMuch("more opcodes than a captured jit has", expected=f"at most {limit:,}", remedy=REBUILD)
+            else:
+                handler = table[code]
+                window.at = at
+                if handler is None:
+                    self._refuse_opcode(code)
+                handler()
+                at, stack = window.at, self._stack
+                if window.buffer is not buffer:
+                    buffer, last = window.buffer, len(window.buffer) - 5
+            if not count & 1023:
+                self._check_limits(count)
+        window.at = at
         self.opcodes = count
+        self._check_limits(count)
         if self._marks or len(self._stack) != 1:
             self._damaged("the pickle ends with an unfinished value")
         return self._stack.pop()
 
-    def _damaged(self, what: str) -> NoReturn:
-        raise Damaged(f"{what} (offset {self.position:,})", where=self._name, guide="11", remedy=COPY_AGAIN)
-
-    def _forbidden(self, what: str) -> NoReturn:
-        raise Forbidden(f"{what} (offset {self.position:,})", where=self._name, remedy=REBUILD)
+    def _check_limits(self, opcodes: int) -> None:
+        limits = self._limits
+        if opcodes > limits.opcodes:
+            raise TooMuch(
+                "more opcodes than a captured jit has", where=self._name, expected=f"{limits.opcodes:,}", remedy=REBUILD
+            )
+        if self._held + len(self._stack) > limits.stack:
+            raise TooMuch("the pickle's stack grows without end", where=self._name, remedy=REBUILD)
 
     def _refuse_opcode(self, code: int) -> NoReturn:
         reason = _REFUSED.get(code)
         if reason:
             self._forbidden(f"no captured jit {reason}")
         self._damaged(f"0x{code:02x} is no pickle opcode")
-
-    # The stack
-
-    def _push(self, value: Value) -> None:
-        self._stack.append(value)
-        if len(self._stack) > self._limits.stack:
-            raise TooMuch("the pickle's stack grows without end", where=self._name, remedy=REBUILD)
-
-    def _pop(self) -> Value:
-        if not self._stack:
-            self._damaged("the pickle takes what it never put on its stack")
-        return self._stack.pop()
-
-    def _top(self) -> Value:
-        if not self._stack:
-            self._damaged("the pickle uses what it never put on its stack")
-        return self._stack[-1]
-
-    def _mark(self) -> None:
-        self._held += len(self._stack)
-        if len(self._marks) >= self._limits.depth or self._held > self._limits.stack:
-            raise TooMuch("the pickle is nested without end", where=self._name, remedy=REBUILD)
-        self._marks.append(self._stack)
-        self._stack = []
-
-    def _pop_mark(self) -> list[Value]:
-        if not self._marks:
-            self._damaged("the pickle closes what it never opened")
-        items, self._stack = self._stack, self._marks.pop()
-        self._held -= len(self._stack)
-        return items
-
-    def _drop(self) -> None:
-        if self._stack:
-            self._stack.pop()
-        else:
-            self._pop_mark()
-
-    def _drop_marked(self) -> None:
-        self._pop_mark()
-
-    # Numbers, strings, payloads
-
-    def _long(self, width: int) -> None:
-        length = self._window.unsigned(width)
-        if length > self._limits.integer:
-            raise TooMuch("an integer of absurd size", where=self._name, got=f"{length:,} bytes", remedy=REBUILD)
-        self._push(int.from_bytes(self._window.take(length), "little", signed=True))
-
-    def _signed(self) -> None:
-        self._push(int.from_bytes(self._window.take(4), "little", signed=True))
-
-    def _float(self) -> None:
-        self._push(struct.unpack(">d", self._window.take(8))[0])
-
-    def _bytes(self, width: int) -> None:
-        length = self._window.unsigned(width)
-        self._push(self._short(length) if length <= self._limits.keep else Payload(self._window.skip(length), length))
-
-    def _unicode(self, width: int) -> None:
-        length = self._window.unsigned(width)
-        if length > self._limits.keep:
-            self._push(Payload(self._window.skip(length), length, text=True))
-            return
-        # A lone surrogate or broken UTF-8 stays visible, and printable, as an escape.
-        self._push(self._short(length).decode("utf-8", "backslashreplace"))
-
-    def _short(self, length: int) -> bytes:
-        self._text += length
-        if self._text > self._limits.text:
-            raise TooMuch("more text than a captured jit has", where=self._name, remedy=REBUILD)
-        return self._window.take(length)
-
-    def _bytearray(self) -> None:
-        length = self._window.unsigned(8)
-        self._push(Payload(self._window.skip(length), length))
-
-    def _next_buffer(self) -> None:
-        found = next(self._buffers, None)
-        if found is None:
-            self._damaged("the pickle refers to an out-of-band buffer that is not there")
-        self._push(found)
-
-    # Containers
-
-    def _tuple(self, length: int) -> None:
-        if len(self._stack) < length:
-            self._damaged("a tuple of more items than there are")
-        items = tuple(self._stack[-length:])
-        del self._stack[-length:]
-        self._push(items)
-
-    def _marked_tuple(self) -> None:
-        items = self._pop_mark()
-        self._push(tuple(items))
-
-    def _marked_list(self) -> None:
-        items = self._pop_mark()
-        self._push(items)
-
-    def _marked_dict(self) -> None:
-        items = self._pop_mark()
-        made = Dict()
-        self._put_pairs(made, items)
-        self._push(made)
-
-    def _marked_set(self) -> None:
-        items = self._pop_mark()
-        self._push(Set(items))
-
-    def _put_pairs(self, into: Value, items: list[Value]) -> None:
-        if len(items) % 2:
-            self._damaged("a dict with a key and no value")
-        pairs = list(zip(items[::2], items[1::2], strict=True))
-        if type(into) is Dict:
-            into.items.extend(pairs)
-        elif type(into) is Made:
-            into.put(pairs)
-        else:
-            self._damaged("items are set on what is no dict")
-
-    def _append(self, items: list[Value]) -> None:
-        into = self._top()
-        if type(into) is list:
-            into.extend(items)
-        elif type(into) is Set:
-            into.items.extend(items)
-        elif type(into) is Made:
-            into.put(items)
-        else:
-            self._damaged("items are appended to what is no list")
-
-    def _append_one(self) -> None:
-        item = self._pop()
-        self._append([item])
-
-    def _append_marked(self) -> None:
-        items = self._pop_mark()
-        self._append(items)
-
-    def _set_one(self) -> None:
-        value, key = self._pop(), self._pop()
-        self._put_pairs(self._top(), [key, value])
-
-    def _set_marked(self) -> None:
-        items = self._pop_mark()
-        self._put_pairs(self._top(), items)
-
-    # Objects
-
-    def _global(self, module: Value, name: Value) -> None:
-        if type(module) is not str or type(name) is not str:
-            self._damaged("a global whose name is no string")
-        full = f"{module}.{name}"
-        if not module or not name or not full.isprintable() or len(full) > 200:
-            self._forbidden("a global with a name that no module can have")
-        if "." in name:
-            self._forbidden(f"a dotted global: {name!r} reached through {module!r}")
-        known = self.globals.get(full)
-        if known is None:
-            if len(self.globals) >= self._limits.globals:
-                raise TooMuch("more globals than tinygrad has", where=self._name, remedy=REBUILD)
-            known = self.globals[full] = Global(full)
-        self._push(known)
-
-    def _line_global(self) -> None:
-        module, name = self._line(), self._line()
-        self._global(module, name)
-
-    def _line(self) -> str:
-        found = self._window.line(256)
-        if found is None:
-            self._damaged("a global whose name does not end")
-        try:
-            return found.decode("utf-8")
-        except UnicodeDecodeError:
-            self._damaged("a string is not UTF-8")
-
-    def _stack_global(self) -> None:
-        name, module = self._pop(), self._pop()
-        self._global(module, name)
-
-    def _make(self, maker: Value, args: Value, keywords: Value = None) -> None:
-        if type(args) is not tuple:
-            self._damaged("a call whose arguments are no tuple")
-        if type(maker) is not Global:
-            self._forbidden("no captured jit calls what a call returned")
-        if keywords is not None:
-            args = (*args, keywords)
-        if maker.name == "builtins.bytearray" and args and type(args[0]) not in (bytes, Payload):
-            self._forbidden("a bytearray made of something else than its bytes")
-        made = Made(maker, args)
-        self.made.append(made)
-        self._push(made)
-
-    def _reduce(self) -> None:
-        args, maker = self._pop(), self._pop()
-        self._make(maker, args)
-
-    def _new_with_keywords(self) -> None:
-        keywords, args, maker = self._pop(), self._pop(), self._pop()
-        self._make(maker, args, keywords)
-
-    def _build(self) -> None:
-        state, on = self._pop(), self._top()
-        if type(on) is not Made:
-            self._forbidden("state is set on what is no object")
-        if on.state is not None:
-            self._forbidden("state is set twice on one object")
-        on.state = state
-
-    # Memo
-
-    def _put(self, index: int) -> None:
-        # CPython's unpickler allocates a table up to the index: genuine pickles count upwards one by one.
-        if index > len(self._memo):
-            self._forbidden(f"memo entry {index:,} after only {len(self._memo):,}")
-        self._memo[index] = self._top()
-
-    def _memoize(self) -> None:
-        self._memo[len(self._memo)] = self._top()
-
-    def _get(self, index: int) -> None:
-        try:
-            self._push(self._memo[index])
-        except KeyError:
-            self._damaged(f"memo entry {index:,} is used before it is made")
-
-    # Framing
-
-    def _proto(self) -> None:
-        self.protocol = self._window.unsigned(1)
-        if not 2 <= self.protocol <= pickle.HIGHEST_PROTOCOL:
-            self._forbidden(f"pickle protocol {self.protocol}, where captured jits use 2 to {pickle.HIGHEST_PROTOCOL}")
-
-    def _frame(self) -> None:
-        length = self._window.unsigned(8)
-        self._window.require(length)
 
     def _handlers(self) -> list[Callable[[], None] | None]:
         push = self._push
@@ -383,7 +145,7 @@ class PickleReader:
             pickle.EMPTY_SET: lambda: push(Set([])),
             pickle.APPEND: self._append_one,
             pickle.APPENDS: self._append_marked,
-            pickle.ADDITEMS: self._append_marked,
+            pickle.ADDITEMS: self._add_marked,
             pickle.SETITEM: self._set_one,
             pickle.SETITEMS: self._set_marked,
             pickle.GLOBAL: self._line_global,

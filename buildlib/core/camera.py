@@ -25,7 +25,7 @@ class FrameLayout(msgspec.Struct, frozen=True, kw_only=True):
 def frame_layout(width: int, height: int) -> FrameLayout:
     """Layout for a sensor size in pixels: 1344x760 has stride 1408, 768 and 384 rows."""
     rows = _up(height, 32)
-    return FrameLayout(stride=_up(width, 128), y_rows=rows, uv_rows=_up((height + 1) // 2, 16))
+    return FrameLayout(stride=_up(width, 128), y_rows=rows, uv_rows=_up(height // 2, 16))
 
 
 def frame_bytes(width: int, height: int) -> int:

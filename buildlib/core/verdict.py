@@ -13,7 +13,7 @@ import msgspec
 
 from buildlib.core.contract import CONTRACTS, KNOWN_GLOBALS, Contract
 from buildlib.core.findings import REBUILD_SAME, Finding, Severity, refuse, warn
-from buildlib.core.inspection import Inspection
+from buildlib.core.inspection import Inspection, Weight
 from buildlib.core.verdict_devices import judge_devices
 from buildlib.core.verdict_jits import judge_jits
 
@@ -181,7 +181,7 @@ def _judge_content(inspection: Inspection) -> Iterator[Finding]:
             remedy="compiled on the NULL device, or a copy that broke off: compile on the device, copy, compare sha256",
         )
         return
-    hollow = [one for one in inspection.weights if one.zeros == 1.0 and one.payload >= _BIG_WEIGHT]
+    hollow = [one for one in inspection.weights if one.zeros == 1.0 and one.payload >= _BIG_WEIGHT and _is_weight(one)]
     if hollow:
         yield warn(
             "zero_buffer",
@@ -191,6 +191,11 @@ def _judge_content(inspection: Inspection) -> Iterator[Finding]:
             guide="11",
             remedy="compare the sha256 with the device's; an unused buffer is harmless",
         )
+
+
+def _is_weight(weight: Weight) -> bool:
+    """Floats are weights; bytes are images and scratch memory, which may well be zero."""
+    return "float" in weight.dtype
 
 
 def _judge_size(inspection: Inspection, expectations: Expectations) -> Iterator[Finding]:

@@ -2,10 +2,11 @@
 
     python make_jits.py SPEC.json
 
-SPEC is a JSON list of {"out": path, "form": ..., "frame_skip": n, "cameras": [[w, h], ...], "style": "keyword" or
-"positional", "width": n, "zero": true for weights of zeros, "frames": {"1344x760": bytes}}. Forms: "iqpilot" (run_policy and one jit a
-camera), "run_model", "compile3" (a bare jit), "oob" (iqpilot, out of band). The kernels are simpler than a real
-model's; names, shapes, dtypes, devices and the pickle's structure are the real ones (facts, section 1).
+SPEC is a JSON list of objects with `out` (path) and `form`: "supercombo" (run_policy and a jit a camera), "run_model"
+(stock), "compile3" (a bare jit). Optional: `out_of_band`, `frame_skip`, `cameras`, `style` ("keyword", "positional"),
+`zero` (weights of zeros), `frames` (bytes by "1344x760"), `dtype` of feat_q, `model` [w, h].
+The kernels are simpler than a real model's; names, shapes, dtypes, devices and the pickle's structure are the real
+ones (facts, section 1).
 """
 
 import json
@@ -16,7 +17,7 @@ import sys
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit
 
-POLICY = ("warped", "img_q", "big_img_q", "feat_q", "desire_q", "packed_npy_inputs")
+CAMERAS = [[1344, 760], [1928, 1208]]
 
 
 def align(n, to):
@@ -48,40 +49,65 @@ def capture(fn, make_inputs, style):
     return jit
 
 
-def policy(spec):
-    fs, width = spec["frame_skip"], spec.get("width", 64)
+def make_policy(spec):
+    """(run_policy, its queues): a policy of two small layers over all its inputs."""
+    skip, (width, height) = spec["frame_skip"], spec["model"]
     rng = np.random.default_rng(1)
-    weights = rng.standard_normal((1024 * 6, width)).astype(np.float16)
+    weights = rng.standard_normal((1024 * 6, 64)).astype(np.float16)
+    ends = rng.standard_normal((64, 96)).astype(np.float16)
     if spec.get("zero"):
-        weights[:] = 0
+        weights[:], ends[:] = 0, 0
     w = Tensor(weights, device=Device.DEFAULT).contiguous().realize()
-    head = Tensor(rng.standard_normal((width, 96)).astype(np.float16), device=Device.DEFAULT).contiguous().realize()
+    head = Tensor(ends, device=Device.DEFAULT).contiguous().realize()
 
     def run_policy(warped, img_q, big_img_q, feat_q, desire_q, packed_npy_inputs):
         img_q.assign(img_q[1:].cat(warped[0:1])).realize()
         big_img_q.assign(big_img_q[1:].cat(warped[1:2])).realize()
         packed = packed_npy_inputs.to(Device.DEFAULT)
-        x = img_q[-1:].cast("float").reshape(1, 6, 128 * 256)[:, :, ::32].reshape(1, -1)
-        y = big_img_q[-1:].cast("float").reshape(1, 6, 128 * 256)[:, :, ::32].reshape(1, -1)
-        h = (
-            ((x + y).cast("half") @ w).relu()
-            + packed.sum().cast("half")
-            + feat_q.sum().cast("half")
-            + desire_q.sum().cast("half")
-        )
-        return ((h @ head).cast("float").contiguous(),)
+        image = (img_q[-1:].cast("float") + big_img_q[-1:].cast("float")).reshape(-1)[: 1024 * 6].reshape(1, -1)
+        extra = packed.sum() + feat_q.cast("float").sum() + desire_q.sum()
+        hidden = (image.cast("half") @ w).relu() + extra.cast("half")
+        return ((hidden @ head).cast("float").contiguous(),)
 
-    def inputs():
+    def queues():
         return {
-            "warped": on_device((2, 6, 128, 256), np.uint8),
-            "img_q": on_device((fs + 1, 6, 128, 256), np.uint8),
-            "big_img_q": on_device((fs + 1, 6, 128, 256), np.uint8),
-            "feat_q": on_device((fs * 24, 1, 512), np.float32),
-            "desire_q": on_device((fs * 25, 1, 8), np.float32),
-            "packed_npy_inputs": npy((8 + 2 + 2 + 512,)),
+            "img_q": on_device((skip + 1, 6, height // 2, width // 2), np.uint8),
+            "big_img_q": on_device((skip + 1, 6, height // 2, width // 2), np.uint8),
+            "feat_q": on_device((skip * 24, 1, 512), spec.get("dtype", np.float32)),
+            "desire_q": on_device((skip * 25, 1, 8), np.float32),
         }
 
+    return run_policy, queues
+
+
+def policy(spec):
+    run_policy, queues = make_policy(spec)
+    width, height = spec["model"]
+
+    def inputs():
+        warped = on_device((2, 6, height // 2, width // 2), np.uint8)
+        return {"warped": warped, **queues(), "packed_npy_inputs": npy((8 + 2 + 2 + 512,))}
+
     return capture(run_policy, inputs, spec.get("style", "keyword"))
+
+
+def run_model(spec, camera):
+    """Stock's single jit: transforms, policy inputs and both frames arrive in one vector of bytes."""
+    run_policy, queues = make_policy(spec)
+    floats = 18 + 8 + 2 + 2 + 512
+    stride, rows = align(camera[0], 128), align(camera[1], 32)
+    planes = stride * (rows + align(camera[1] // 2, 16))
+
+    def run(img_q, big_img_q, feat_q, desire_q, packed_npy_inputs):
+        packed = packed_npy_inputs.to(Device.DEFAULT)
+        frames = packed[4 * floats : 4 * floats + 2 * 6 * 128 * 256].reshape(2, 6, 128, 256).contiguous()
+        return run_policy(frames, img_q, big_img_q, feat_q, desire_q, packed[: 4 * floats].bitcast("float32"))
+
+    def inputs():
+        packed = np.ones(4 * floats + 2 * planes, dtype=np.uint8)
+        return {**queues(), "packed_npy_inputs": Tensor(packed, device="NPY").realize()}
+
+    return capture(run, inputs, "keyword")
 
 
 def warp(spec, camera):
@@ -116,36 +142,32 @@ def metadata():
 
 
 def build(spec):
-    form, cameras = spec["form"], [tuple(c) for c in spec.get("cameras", [])]
-    if form in ("iqpilot", "oob"):
+    spec = {"frame_skip": 4, "cameras": CAMERAS, "model": [512, 256]} | spec
+    cameras = [tuple(camera) for camera in spec["cameras"]]
+    if spec["form"] == "supercombo":
         root = {"metadata": metadata(), "frame_skip": spec["frame_skip"], "run_policy": policy(spec)}
-        for camera in cameras:
-            root[camera] = warp(spec, camera)
-        return root
-    if form == "run_model":
-        return {
-            "run_model": {camera: warp(spec, camera) for camera in cameras},
-            "metadata": {"model": metadata()},
-            "input_devices": {"model": Device.DEFAULT, "warp": Device.DEFAULT},
-        }
+        return root | {camera: warp(spec, camera) for camera in cameras}
+    if spec["form"] == "run_model":
+        jits = {camera: run_model(spec, camera) for camera in cameras}
+        return {"metadata": metadata(), "input_devices": {"model": Device.DEFAULT}, "run_model": jits}
     return policy(spec)
 
 
-def dump_oob(root, path):
+def dump_out_of_band(root, path):
     buffers = []
     opcodes = pickle.dumps(root, protocol=5, buffer_callback=buffers.append)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<q", len(opcodes)) + opcodes)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<q", len(opcodes)) + opcodes)
         for buffer in buffers:
-            raw = buffer.raw()
-            f.write(struct.pack("<q", raw.nbytes))
-            f.write(raw)
+            file.write(struct.pack("<q", buffer.raw().nbytes))
+            file.write(buffer.raw())
 
 
-for one in json.load(open(sys.argv[1])):
-    root = build(one)
-    if one["form"] == "oob":
-        dump_oob(root, one["out"])
-    else:
-        with open(one["out"], "wb") as f:
-            pickle.dump(root, f)
+with open(sys.argv[1]) as specs:
+    for one in json.load(specs):
+        made = build(one)
+        if one.get("out_of_band"):
+            dump_out_of_band(made, one["out"])
+        else:
+            with open(one["out"], "wb") as out:
+                pickle.dump(made, out)

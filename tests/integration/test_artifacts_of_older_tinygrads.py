@@ -1,0 +1,81 @@
+"""Artifacts of tinygrad 0.12 and 0.13, really captured by them, are read like those of the pinned one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from buildlib.artifact.inspect_file import inspect_artifact
+from buildlib.core.contract import KNOWN_GLOBALS
+from buildlib.core.inspection import Inspection
+from buildlib.core.verdict import Expectations, judge
+from tests.support.captured_jits import SPECS, make_jits
+
+pytestmark = [pytest.mark.slow, pytest.mark.compile, pytest.mark.timeout(900)]
+
+NAMES = ("good", "out_of_band", "frame_skip_2", "run_model", "compile3", "positional", "zero")
+
+
+@pytest.fixture(scope="module", params=["0.12.0", "0.13.0"])
+def older(request: pytest.FixtureRequest, kept: Path, cpu_environment: dict[str, str]) -> dict[str, Path]:
+    """The same jits, captured by an older tinygrad in a venv of its own."""
+    from tests.conftest import alone
+
+    version = request.param
+    directory = kept / f"tinygrad-{version}"
+    with alone(kept / f"tinygrad-{version}.lock"):
+        python = directory / "venv" / "bin" / "python"
+        if not (directory / "installed").exists():
+            venv.create(directory / "venv", with_pip=True, clear=True)
+            install = (str(python), "-m", "pip", "install", "-q", f"tinygrad=={version}", "numpy")
+            done = subprocess.run(install, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"tinygrad {version} cannot be installed here: {done.stderr.splitlines()[-1]}")
+            (directory / "installed").touch()
+        home = directory / "home"
+        home.mkdir(exist_ok=True)
+        make_jits(directory, str(python), cpu_environment | {"HOME": str(home), "XDG_CACHE_HOME": str(home)}, NAMES)
+    return {name: directory / f"{name}.pkl" for name in NAMES}
+
+
+def _comparable(found: Inspection) -> Inspection:
+    """Without what is rightly different: bytes, kernels and what they are made of."""
+    jits = tuple(
+        msgspec.structs.replace(jit, devices=dict.fromkeys(jit.devices), targets=(), kernels=0, programs=0)
+        for jit in found.jits
+    )
+    return msgspec.structs.replace(
+        found, size=0, jits=jits, devices=dict.fromkeys(found.devices), kernels=0, programs=0, globals=(), weights=(),
+        targets=tuple(sorted({target.partition(":")[0] for target in found.targets})), payload=0, zero_payload=0,
+        opcodes=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_read_alike(older: dict[str, Path], jits: dict[str, Path], name: str) -> None:
+    found = inspect_artifact(older[name])
+    assert _comparable(found) == _comparable(inspect_artifact(jits[name]))
+    assert found.kernels >= 1
+    assert all(jit.kernels and jit.programs and jit.targets and jit.devices for jit in found.jits)
+    assert set(found.globals) <= KNOWN_GLOBALS
+    assert {one.payload for one in found.weights} >= {1024 * 6 * 64 * 2} or name == "run_model"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_judged_alike(older: dict[str, Path], jits: dict[str, Path], name: str) -> None:
+    contract = {"run_model": "run_model", "compile3": "compile3"}.get(name, "supercombo")
+    for expected in ("CPU", "QCOM"):
+        expectations = Expectations(expected_device=expected, contract=contract)
+        old, new = judge(inspect_artifact(older[name]), expectations), judge(inspect_artifact(jits[name]), expectations)
+        assert [one.code for one in old.findings] == [one.code for one in new.findings]
+
+
+def test_the_fixtures_are_of_different_versions(older: dict[str, Path], jits: dict[str, Path]) -> None:
+    assert set(NAMES) <= set(SPECS)
+    assert inspect_artifact(older["good"]).globals != inspect_artifact(jits["good"]).globals
+    assert sys.version_info >= (3, 11)
