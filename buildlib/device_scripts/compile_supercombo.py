@@ -515,10 +515,8 @@ class _Devices(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         kind = type(thing).__name__
-        if kind == "Buffer" or kind == "ProgramSpec":
+        if kind in ("Buffer", "ProgramSpec", "Target") and thing.device:
             self.found.add(str(thing.device).partition(":")[0])
-        elif kind == "ProgramInfo" and thing.target.device:
-            self.found.add(str(thing.target.device))
         return NotImplemented
 
 
