@@ -515,10 +515,8 @@ class _Devices(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         kind = type(thing).__name__
-        if kind == "Buffer" or kind == "ProgramSpec":
+        if kind in ("Buffer", "ProgramSpec", "Target") and thing.device:
             self.found.add(str(thing.device).partition(":")[0])
-        elif kind == "ProgramInfo" and thing.target.device:
-            self.found.add(str(thing.target.device))
         return NotImplemented
 
 
@@ -563,6 +561,12 @@ def compile_artifact(options: argparse.Namespace, part: Path) -> None:
     from tinygrad.nn.onnx import OnnxRunner
 
     say(f"compiling {options.onnx} on {Device.DEFAULT}, warp on {os.environ.get('WARP_DEV') or Device.DEFAULT}")
+    for device in dict.fromkeys((Device.DEFAULT, os.environ.get("WARP_DEV") or Device.DEFAULT)):
+        try:
+            Device[device]
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise Failure(NOT_COMPILED, f"device {device} cannot be opened here: {what}") from error
     try:
         model = OnnxRunner(options.onnx)
     except Exception as error:

@@ -260,6 +260,13 @@ def test_a_missing_c_compiler_is_named(refused: Callable[..., str], tmp_path: Pa
     assert "No such file or directory: '/no/such/clang'" in text
 
 
+@pytest.mark.parametrize("variable", ["DEV", "WARP_DEV"])
+def test_a_device_that_is_not_here_is_named(refused: Callable[..., str], tmp_path: Path, variable: str) -> None:
+    text = refused(Model().write(tmp_path / "m.onnx"), 13, environment={variable: "QCOM"}, expected_device="QCOM")
+    assert "device QCOM cannot be opened here: " in text
+    assert "/dev/kgsl-3d0" in text
+
+
 @pytest.mark.parametrize(("attribute", "value"), [("scale", np.nan), ("bias", np.inf)])
 def test_outputs_that_are_no_numbers_are_refused(
     refused: Callable[..., str], tmp_path: Path, attribute: str, value: float
