@@ -35,6 +35,7 @@ class Reader:
         """Downloads it, resuming what an earlier try left in `NAME.part`."""
         scheme = self._check()
         if scheme == "file":
+            self.context.check_cancelled()
             size = self._copy(into)
         else:
             size = download(Wanted(url=self.spec.url, sha256=self.spec.sha256), into, self.context)
