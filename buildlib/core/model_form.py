@@ -116,7 +116,7 @@ def check_source(
     form = role_form(role, model_size)
     if stranger := _stranger(inspection, kind, role, form):
         return [stranger]
-    problems = [*_input_problems(inspection, form), *_output_problems(inspection, form)]
+    problems = [*_file_problems(inspection), *_input_problems(inspection, form), *_output_problems(inspection, form)]
     return sorted(problems, key=lambda problem: problem.severity)
 
 
@@ -162,6 +162,20 @@ _WITH_ARTICLE = {
     "vision": "the vision part of a split model",
     "policy": "the policy part of a split model",
 }
+
+
+def _file_problems(inspection: OnnxInspection) -> list[Problem]:
+    """An ONNX is known by one sha256 and sent as one file, so its weights must be in it."""
+    if not inspection.external_files:
+        return []
+    return [
+        Problem(
+            severity="error",
+            what=f"weights lie in other files ({', '.join(inspection.external_files[:4])})",
+            expected="one file that holds everything",
+            remedy="""python -c "import onnx; onnx.save(onnx.load('IN.onnx'), 'OUT.onnx')", then name OUT.onnx""",
+        )
+    ]
 
 
 def _input_problems(inspection: OnnxInspection, form: RoleForm) -> list[Problem]:

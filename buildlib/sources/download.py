@@ -41,7 +41,8 @@ class Wanted:
     """A download: its address, what its bytes are, and how much may come."""
 
     url: str
-    sha256: str
+    sha256: str | None
+    """None where nobody knows it yet: then nothing is resumed, for nothing could show a mixture of two files."""
     size: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     limit: int = SIZE_LIMIT
@@ -54,24 +55,26 @@ class _Broken(Exception):
     """The connection ended early or the server asks to come again: worth another try."""
 
 
-def download(wanted: Wanted, into: Path, context: SourceContext) -> int:
-    """Makes `into` the wanted content; its size in bytes. What came before stays in `NAME.part` on every failure but
-    a wrong hash. Raises SourceError, SourceUnavailable, Cancelled.
+def download(wanted: Wanted, into: Path, context: SourceContext) -> tuple[int, str]:
+    """Makes `into` the wanted content; its size in bytes and sha256. What came before stays in `NAME.part` on every
+    failure but a wrong hash. Raises SourceError, SourceUnavailable, Cancelled.
     """
     part = into.with_name(into.name + ".part")
     into.parent.mkdir(parents=True, exist_ok=True)
+    if wanted.sha256 is None:
+        part.unlink(missing_ok=True)
     resumed = _size(part) > 0
     size, sha256 = _complete(wanted, part, context)
     if sha256 != wanted.sha256 and resumed:
         part.unlink(missing_ok=True)
         size, sha256 = _complete(wanted, part, context)
-    if sha256 != wanted.sha256:
+    if wanted.sha256 is not None and sha256 != wanted.sha256:
         error = _wrong_hash(wanted, part, size, sha256)
         part.unlink(missing_ok=True)
         raise error
     part.replace(into)
     files.sync_directory(into.parent)
-    return size
+    return size, sha256
 
 
 def _complete(wanted: Wanted, part: Path, context: SourceContext) -> tuple[int, str]:
@@ -84,6 +87,8 @@ def _complete(wanted: Wanted, part: Path, context: SourceContext) -> tuple[int, 
             _once(wanted, part, context)
         except _Broken as error:
             idle = 0 if _size(part) > before else idle + 1
+            if wanted.sha256 is None:
+                part.unlink(missing_ok=True)
             if idle >= PATIENCE:
                 raise _gave_up(wanted, part, str(error)) from None
             _wait(wanted.pause * 2**idle, context)

@@ -15,7 +15,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from buildlib.core.catalog import SampleSource
 from buildlib.errors import SourceError
+from buildlib.ports.source import Fetched, Observed, SourceContext
 from buildlib.store import files
 
 RECIPE = 1
@@ -48,6 +50,26 @@ HEADS = {
     "hidden_state": 512,
 }
 DISTRIBUTIONS = ("pose", "wide_from_device_euler", "road_transform")
+
+
+class Reader:
+    """Reads a SampleSource. Its identity is the recipe: what bytes it gives is known once they were made."""
+
+    def __init__(self, spec: SampleSource, context: SourceContext) -> None:
+        self.spec = spec
+        self.context = context
+
+    def observe(self) -> Observed:
+        """The recipe, seed and width."""
+        recipe = {"recipe": str(RECIPE), "seed": str(self.spec.seed), "width": str(self.spec.width)}
+        return Observed(identity={"kind": "sample", **recipe}, sha256=None, detail=recipe)
+
+    def fetch(self, into: Path) -> Fetched:
+        """Makes the ONNX."""
+        self.context.check_cancelled()
+        write_sample(into, self.spec.seed, self.spec.width)
+        detail = self.observe().detail
+        return Fetched(path=into, sha256=files.hash_file(into), size=into.stat().st_size, detail=detail)
 
 
 def output_slices() -> dict[str, slice]:

@@ -15,6 +15,7 @@ from buildlib.sources.http_client import shown
 from buildlib.store import files
 
 SCHEMES = ("http", "https", "file")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Reader:
@@ -34,12 +35,26 @@ class Reader:
     def fetch(self, into: Path) -> Fetched:
         """Downloads it, resuming what an earlier try left in `NAME.part`."""
         scheme = self._check()
+        if not _SHA256.fullmatch(self.spec.sha256):
+            raise SourceError(
+                "no sha256",
+                where=shown(self.spec.url),
+                expected="64 hex digits",
+                got=self.spec.sha256[:80] or "nothing",
+            )
+        return self._bring(scheme, self.spec.sha256, into)
+
+    def fetch_unknown(self, into: Path) -> Fetched:
+        """Downloads whatever is there now, to learn its sha256; for `doit new` only."""
+        return self._bring(self._check(), None, into)
+
+    def _bring(self, scheme: str, expected: str | None, into: Path) -> Fetched:
         if scheme == "file":
-            size = self._copy(into)
+            self.context.check_cancelled()
+            size, sha256 = self._copy(expected, into)
         else:
-            size = download(Wanted(url=self.spec.url, sha256=self.spec.sha256), into, self.context)
-        detail = {"url": shown(self.spec.url)}
-        return Fetched(path=into, sha256=self.spec.sha256, size=size, detail=detail)
+            size, sha256 = download(Wanted(url=self.spec.url, sha256=expected), into, self.context)
+        return Fetched(path=into, sha256=sha256, size=size, detail={"url": shown(self.spec.url)})
 
     def _check(self) -> str:
         """The URL's scheme. Raises SourceError for what will never be fetched."""
@@ -79,11 +94,9 @@ class Reader:
                 got=f"host {parts.netloc}",
                 remedy="mount it and use kind: path",
             )
-        if not re.fullmatch(r"[0-9a-f]{64}", self.spec.sha256):
-            raise SourceError("no sha256", where=where, expected="64 hex digits", got=self.spec.sha256[:80])
         return parts.scheme
 
-    def _copy(self, into: Path) -> int:
+    def _copy(self, expected: str | None, into: Path) -> tuple[int, str]:
         where = shown(self.spec.url)
         source = Path(urllib.request.url2pathname(urllib.parse.urlsplit(self.spec.url).path))
         arriving = into.with_name(into.name + ".part")
@@ -97,14 +110,14 @@ class Reader:
                 where=where,
                 remedy="mount the disk or share that holds it, or correct the address in models.yaml",
             ) from None
-        if sha256 != self.spec.sha256:
+        if expected is not None and sha256 != expected:
             arriving.unlink()
             raise SourceError(
                 "the file has another sha256",
                 where=where,
-                expected=f"sha256 {self.spec.sha256}",
+                expected=f"sha256 {expected}",
                 got=sha256,
                 remedy="if the new file is the right one, write its sha256 in models.yaml",
             )
         arriving.replace(into)
-        return into.stat().st_size
+        return into.stat().st_size, sha256

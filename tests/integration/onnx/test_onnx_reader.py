@@ -154,6 +154,9 @@ def test_external_data_beside_it_is_counted(make_onnx: Make) -> None:
     seen = inspect_onnx(make_onnx(external="weights.bin"))
     assert seen.external_files == ("weights.bin",)
     assert seen.weight_bytes == 2080
+    problems = check_source(seen, "supercombo", "supercombo")
+    assert ["weights.bin" in problem.text() for problem in problems] == [True]
+    assert "onnx.save" in problems[0].remedy
 
 
 def test_missing_and_truncated_external_data_is_named(make_onnx: Make, tmp_path: Path) -> None:
