@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import string
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Literal
@@ -20,13 +21,10 @@ CHUNK_SIZE = 49 * 1024 * 1024
 MAX_PLAIN: Mapping[str, int] = {"github.com": 100 * 1024 * 1024, "gitlab.com": 100 * 1024 * 1024}
 """Bytes above which a host refuses a plain file in git."""
 
-_PLACEHOLDER = re.compile(r"\{(\w*)\}")
-
 
 def directory(target: Target, model: Model) -> str:
     """The directory of a model's files, relative to the repository: `models/recompiled16/model-No PP`."""
-    words = {"folder": model.folder, "display_name": model.display_name, "name": model.name}
-    path = _filled(target.directory, words, f"targets.{target.name}.directory").strip("/")
+    path = _filled(target.directory, _words(target, model), f"targets.{target.name}.directory").strip("/")
     if any(part in ("", ".", "..") for part in path.split("/")) or "\\" in path or "\0" in path:
         raise TargetError(
             "the directory of a model leaves the repository",
@@ -43,24 +41,23 @@ def catalog_directory(target: Target) -> str:
     return fixed.rpartition("/")[0].strip("/")
 
 
-def file_url(target: Target, path: str) -> str | None:
-    """The public URL of a file in the target, percent-encoded; None when the manifest's own URL is to stay.
+def file_url(target: Target, model: Model, path: str) -> str | None:
+    """The public URL of a model's file in the target, percent-encoded; None when the manifest's own URL is to stay.
 
-    `url` may hold {path}, or ends where the path begins.
+    `url` may hold {path} or {artifact}, else it ends where the path begins.
     """
     if target.url is None:
         return None
-    encoded = quote(path, safe="/")
-    words = {"path": encoded, "branch": quote(target.branch, safe="/"), "file_name": quote(PurePosixPath(path).name)}
-    where = f"targets.{target.name}.url"
-    if "{path}" in target.url or "{file_name}" in target.url:
-        return _filled(target.url, words, where)
-    return _filled(target.url, words, where).rstrip("/") + "/" + encoded
+    plain = {**_words(target, model), "path": path, "artifact": PurePosixPath(path).name}
+    plain["directory"] = str(PurePosixPath(path).parent)
+    words = {key: quote(word, safe="/") for key, word in plain.items()}
+    filled = _filled(target.url, words, f"targets.{target.name}.url")
+    return filled if "{path}" in target.url or "{artifact}" in target.url else f"{filled.rstrip('/')}/{words['path']}"
 
 
 def message(target: Target, model: Model, changes: str) -> str:
     """The commit's subject. changes: what changed in the key since the last publication ("OPENPILOT_HACKS=1")."""
-    words = {"display_name": model.display_name, "name": model.name, "folder": model.folder, "changes": changes}
+    words = {**_words(target, model), "directory": directory(target, model), "changes": changes}
     return _filled(target.message, words, f"targets.{target.name}.message").strip()
 
 
@@ -93,12 +90,22 @@ def host_limit(remote_url: str) -> tuple[str, int] | None:
     return None
 
 
-def _filled(template: str, words: Mapping[str, str], where: str) -> str:
-    def word(match: re.Match[str]) -> str:
-        if match.group(1) not in words:
-            raise TargetError(
-                f"unknown placeholder {match.group()}", where=where, expected=", ".join(f"{{{w}}}" for w in words)
-            )
-        return words[match.group(1)]
+def _words(target: Target, model: Model) -> dict[str, str]:
+    return {
+        "name": model.name,
+        "display_name": model.display_name,
+        "folder": model.folder,
+        "artifact": model.artifact,
+        "branch": target.branch,
+    }
 
-    return _PLACEHOLDER.sub(word, template)
+
+def _filled(template: str, words: Mapping[str, str], where: str) -> str:
+    pieces = []
+    for text, field, _, _ in string.Formatter().parse(template):
+        pieces.append(text)
+        if field is not None and field not in words:
+            known = ", ".join(f"{{{word}}}" for word in words)
+            raise TargetError(f"unknown placeholder {{{field}}}", where=where, expected=known)
+        pieces.append(words[field] if field is not None else "")
+    return "".join(pieces)

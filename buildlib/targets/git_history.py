@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from buildlib.core import release
 from buildlib.core.catalog import Model, Target
@@ -103,14 +102,6 @@ def former(git: Git, target: Target, model: Model, head: str) -> Former:
         for wanted in change.wanted
     )
     return Former(edits=tuple(edits), change=change, files=files)
-
-
-def older_than(path: Path, *, seconds: float) -> bool:
-    """True when a file was last written more than some seconds ago; waits that long for a younger one to go."""
-    deadline = time.monotonic() + seconds
-    while path.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return path.exists()
 
 
 def _change_back(model: Model, entries: Mapping[str, Mapping[str, Entry]], names: list[str]) -> Change:

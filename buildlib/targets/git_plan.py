@@ -93,7 +93,9 @@ def make_plan(git: Git, target: Target, request: Request, base: str, known: Mapp
     check_rails(git, target, request, base)
     directory = release.directory(target, request.model)
     tree = git_tree.files_at(git, base, directory, *target.manifests)
-    planned = tuple(_file_plan(git, target, artifact, directory, tree, known) for artifact in request.artifacts)
+    planned = tuple(
+        _file_plan(git, target, request.model, artifact, directory, tree, known) for artifact in request.artifacts
+    )
     manifests = {path: _manifest(git, tree, path) for path in target.manifests}
     change = change_for(request, planned)
     result = []
@@ -227,7 +229,13 @@ def _read_back(git: Git, oid: str, sha256: str, path: str) -> None:
 
 
 def _file_plan(
-    git: Git, target: Target, artifact: Artifact, directory: str, tree: Mapping[str, TreeFile], known: Mapping[str, str]
+    git: Git,
+    target: Target,
+    model: Model,
+    artifact: Artifact,
+    directory: str,
+    tree: Mapping[str, TreeFile],
+    known: Mapping[str, str],
 ) -> FilePlan:
     if files.hash_file(artifact.path) != artifact.sha256:
         raise TargetError(
@@ -275,7 +283,7 @@ def _file_plan(
         chunks=chunks,
         removed=removed,
         present=present,
-        url=release.file_url(target, path),
+        url=release.file_url(target, model, path),
         old_size=old_size,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,13 @@ import msgspec
 from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
+from buildlib.core.lfs_pointer import POINTER_LIMIT
 from buildlib.core.manifest_edit import Change
 from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Check, Observation, Published, Request, TargetState
 from buildlib.store import files, locks
-from buildlib.targets import git_conflict, git_history, git_plan, git_preconditions, git_tree
+from buildlib.targets import git_aftermath, git_conflict, git_history, git_plan, git_preconditions, git_tree
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_journal import PENDING, Journal, Settling, settle, worktree_oids
 from buildlib.targets.git_plan import Plan
@@ -188,7 +190,11 @@ class GitRepository:
     def _locked(self, purpose: str, events: Events, subject: str) -> Iterator[Repository]:
         repository = open_repository(self._root)
         waiting: Callable[[str], None] = lambda holder: events.step(subject, "publish", f"waits for {holder}")  # noqa: E731
-        with locks.exclusive(repository.common_dir / "supercombo-build.lock", purpose, wait=LOCK_WAIT, on_wait=waiting):
+        lock = repository.common_dir / "supercombo-build.lock"
+        with (
+            locks.exclusive(lock, purpose, wait=LOCK_WAIT, on_wait=waiting),
+            git_aftermath.survived(repository, self._settings),
+        ):
             self._mend(repository)
             yield repository
 
@@ -200,9 +206,6 @@ class GitRepository:
         git = repository.git
         here = git.run("rev-parse", "-q", "--verify", f"refs/heads/{settling.branch}", check=False).text
         if here in (settling.base, settling.commit):
-            lock = repository.git_dir / "index.lock"
-            if lock.exists() and git_history.older_than(lock, seconds=10):
-                lock.unlink(missing_ok=True)
             settle(git, journal, settling)
         else:
             journal.clear()  # somebody has moved the branch since, by hand; it is theirs now
@@ -321,8 +324,8 @@ class GitRepository:
         model: Model,
     ) -> _Made:
         git, state = repository.git, repository.state
-        state.mkdir(parents=True, exist_ok=True)
-        index, message_file = state / "index", state / "COMMIT_MESSAGE"
+        scratch = git_aftermath.scratch(state)
+        index, message_file = scratch / "index", scratch / "COMMIT_MESSAGE"
         try:
             tree = git_tree.make_tree(git, base, edits, index)
             commit = git_tree.make_commit(
@@ -336,8 +339,7 @@ class GitRepository:
             )
             git.run("update-ref", _pending_ref(model), commit)
         finally:
-            index.unlink(missing_ok=True)
-            message_file.unlink(missing_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
         return _Made(base=base, commit=commit, change=change)
 
     def _push(self, repository: Repository, made: _Made, plan: Plan | None, model: Model, events: Events) -> None:
@@ -441,7 +443,7 @@ class _Known:
         """Adds the large plain files of a commit."""
         known = self.read()
         for file in git_tree.files_at(git, commit, *sorted(paths)).values():
-            if file.oid not in known and git_tree.blob_size(git, file.oid) > git_tree.MAX_POINTER:
+            if file.oid not in known and git_tree.blob_size(git, file.oid) > POINTER_LIMIT:
                 known[file.oid] = hashlib.sha256(git_tree.blob(git, file.oid)).hexdigest()
         files.write(self._path, msgspec.json.encode(known))
 

@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from buildlib.core.lfs_pointer import POINTER_LIMIT, parse_pointer
 from buildlib.core.release import Storage
 from buildlib.errors import TargetError
 from buildlib.targets.git_commands import Git
 
 REGULAR = "100644"
-_POINTER = re.compile(
-    rb"version https://git-lfs\.github\.com/spec/v1\n(?:[a-z0-9.-]+ .*\n)*?oid sha256:([0-9a-f]{64})\nsize (\d+)\n"
-)
-MAX_POINTER = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +69,9 @@ def blob_size(git: Git, oid: str) -> int:
 def content(git: Git, oid: str, known: Mapping[str, str] | None = None) -> Content:
     """What a blob stands for. known: blob oid -> sha256, to spare hashing large plain blobs again."""
     size = blob_size(git, oid)
-    data = blob(git, oid) if size <= MAX_POINTER else b""
-    if match := _POINTER.fullmatch(data):
-        return Content(sha256=match.group(1).decode(), size=int(match.group(2)), storage="lfs")
+    data = blob(git, oid) if size <= POINTER_LIMIT else b""
+    if pointer := parse_pointer(data):
+        return Content(sha256=pointer.oid, size=pointer.size, storage="lfs")
     sha256 = (known or {}).get(oid) or hashlib.sha256(data if data else blob(git, oid)).hexdigest()
     return Content(sha256=sha256, size=size, storage="plain")
 

@@ -22,15 +22,15 @@ TARGET = Target(name="iq", kind="git", repository="IQModels", url="https://host/
 def test_the_guides_directory_and_the_encoded_url_come_out() -> None:
     directory = release.directory(TARGET, NOPP)
     assert directory == "models/recompiled16/model-No PP (June 26, 2026)-165"
-    assert release.file_url(TARGET, directory + "/a.pkl") == (
+    assert release.file_url(TARGET, NOPP, directory + "/a.pkl") == (
         "https://host/raw/main/models/recompiled16/model-No%20PP%20%28June%2026%2C%202026%29-165/a.pkl"
     )
     assert release.catalog_directory(TARGET) == "models/recompiled16"
 
 
 def test_a_base_url_gets_the_path_and_no_url_leaves_the_manifests_own() -> None:
-    assert release.file_url(msgspec.structs.replace(TARGET, url="https://h/x/"), "a b") == "https://h/x/a%20b"
-    assert release.file_url(msgspec.structs.replace(TARGET, url=None), "a b") is None
+    assert release.file_url(msgspec.structs.replace(TARGET, url="https://h/x/"), NOPP, "a b") == "https://h/x/a%20b"
+    assert release.file_url(msgspec.structs.replace(TARGET, url=None), NOPP, "a b") is None
 
 
 @pytest.mark.parametrize("folder", ["../x", "a/../b", "a//b", "."])
@@ -49,6 +49,10 @@ def test_the_default_message_names_model_and_change() -> None:
     assert (
         release.message(TARGET, NOPP, "OPENPILOT_HACKS=1") == "Recompile No PP (June 26, 2026) with OPENPILOT_HACKS=1"
     )
+
+
+def test_braces_that_stand_for_themselves_do() -> None:
+    assert release.message(msgspec.structs.replace(TARGET, message="{{x}} {name}"), NOPP, "") == "{x} nopp"
 
 
 def test_braces_in_a_display_name_are_not_placeholders() -> None:
