@@ -101,12 +101,18 @@ class PublishedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A publication that stands. changed: False when it stood before. commit: None for targets without commits."""
+    """A publication that stands. changed: False when it stood before. commit: None for targets without commits.
+
+    entries: what the manifests now say, one an artifact. former: what they said before (for confirm, which waits while
+    a host still shows that); () where nothing stood there, or nothing changed.
+    """
 
     changed: bool
     commit: str | None
     files: tuple[PublishedFile, ...]
     paths: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    former: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from buildlib.core.catalog import Target
+from buildlib.ports.target import Check
 from buildlib.store import files
-from buildlib.targets.git_journal import PENDING
+from buildlib.targets.git_commands import Git
+from buildlib.targets.git_journal import PENDING, Journal, settle, worktree_oids
 from buildlib.targets.git_preconditions import Repository
+from buildlib.targets.git_tree import changed_paths, files_at
 
 PATIENCE = 10.0
 """Seconds that a lock file may still belong to a git command that lives; ours hold theirs for milliseconds."""
@@ -36,6 +39,34 @@ def survived(repository: Repository, target: Target) -> Iterator[None]:
         # A git command that was killed under us left its lock: then the mark stays, for the next run.
         if not _locks(repository, target):
             mark.unlink(missing_ok=True)
+
+
+def finish(repository: Repository) -> None:
+    """Ends the settling that a killed run had begun. Call inside `survived`."""
+    journal = Journal(repository.state)
+    if (settling := journal.read()) is None:
+        return
+    here = repository.git.run("rev-parse", "-q", "--verify", f"refs/heads/{settling.branch}", check=False).text
+    if here in (settling.base, settling.commit):
+        settle(repository.git, journal, settling)
+    else:
+        journal.clear()  # somebody has moved the branch since, by hand; it is theirs now
+
+
+def untouched(git: Git, base: str, commit: str) -> Check:
+    """Holds where a fast-forward runs over nobody's uncommitted work."""
+    paths = changed_paths(git, base, commit)
+    have = worktree_oids(git, paths)
+    trees = [files_at(git, one, *sorted(paths)) if paths else {} for one in (base, commit)]
+    touched = sorted(
+        path for path, oids in have.items() if not oids & {tree[path].oid for tree in trees if path in tree}
+    )
+    return Check(
+        name="fast-forward",
+        ok=not touched,
+        what=f"uncommitted work would be lost in a fast-forward: {', '.join(touched[:3])}",
+        remedy="commit it, or set it aside: git stash",
+    )
 
 
 def scratch(state: Path) -> Path:

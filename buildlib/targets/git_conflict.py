@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from buildlib.core.catalog import Model, Target
+from buildlib.core.catalog import Target
 from buildlib.core.manifest import Entry, read_entry
 from buildlib.errors import BuildError, TargetError
 from buildlib.ports.target import Check, Request
@@ -15,11 +15,6 @@ from buildlib.targets.git_plan import Plan
 
 Seen = Mapping[str, Mapping[str, Entry]]
 """manifest -> file name -> the entry as we first saw it in this run."""
-
-
-def seen_at(git: Git, target: Target, model: Model, commit: str) -> Seen:
-    """Entries as a commit holds them."""
-    return git_plan.entries_at(git, target, model, commit)
 
 
 def check(git: Git, target: Target, request: Request, plan: Plan, seen: Seen | None) -> None:
@@ -50,7 +45,7 @@ def check(git: Git, target: Target, request: Request, plan: Plan, seen: Seen | N
                 )
 
 
-def hand_edits(root: Path, target: Target, plan: Plan) -> Iterator[Check]:
+def hand_edits(root: Path, plan: Plan) -> Iterator[Check]:
     """Uncommitted edits in a manifest are kept, unless they are to the very entry that is published."""
     for manifest in plan.manifests:
         try:

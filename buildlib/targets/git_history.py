@@ -15,7 +15,6 @@ from buildlib.errors import TargetError
 from buildlib.ports.target import PublishedFile
 from buildlib.targets import git_plan, git_tree
 from buildlib.targets.git_commands import Git
-from buildlib.targets.git_plan import Plan
 from buildlib.targets.git_tree import TreeEdit, TreeFile
 
 
@@ -28,11 +27,11 @@ class Former:
     files: tuple[PublishedFile, ...]
 
 
-def last_commit(git: Git, plan: Plan, base: str) -> str | None:
-    """The commit that last touched the plan's files."""
+def last_commit(git: Git, published: tuple[PublishedFile, ...], base: str) -> str | None:
+    """The commit that last touched some files, whole or in chunks."""
     paths = [
-        str(PurePosixPath(file.path).parent / chunk.file_name) for file in plan.files for chunk in file.chunks
-    ] or [file.path for file in plan.files]
+        str(PurePosixPath(file.path).with_name(chunk.file_name)) for file in published for chunk in file.chunks
+    ] or [file.path for file in published]
     return git.text("--literal-pathspecs", "log", "-1", "--format=%H", base, "--", *paths) or None
 
 

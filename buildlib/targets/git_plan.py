@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from buildlib.core import manifest_edit, release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.manifest import Chunk, Entry, read_entry, tinygrad_ref
+from buildlib.core.manifest import Entry, read_entry, tinygrad_ref
 from buildlib.core.manifest_edit import Change, Wanted
-from buildlib.core.release import Storage
-from buildlib.errors import InputChanged, RailRefused, TargetError
-from buildlib.ports.target import Artifact, FileChange, PublishedFile, Request
-from buildlib.store import files
+from buildlib.errors import RailRefused, TargetError
+from buildlib.ports.target import FileChange, PublishedFile, Request
 from buildlib.targets import git_tree
 from buildlib.targets.git_commands import Git
+from buildlib.targets.git_files import FilePlan, plan_file, stage_file
 from buildlib.targets.git_tree import REGULAR, TreeEdit, TreeFile
-
-
-@dataclass(frozen=True, kw_only=True)
-class FilePlan:
-    """One artifact. path: of the whole file; pieces: of what stands in the tree for it. present: it does already."""
-
-    artifact: Artifact
-    path: str
-    storage: Storage
-    chunks: tuple[Chunk, ...]
-    removed: tuple[str, ...]
-    present: bool
-    url: str | None
-    old_size: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +77,7 @@ def make_plan(git: Git, target: Target, request: Request, base: str, known: Mapp
     directory = release.directory(target, request.model)
     tree = git_tree.files_at(git, base, directory, *target.manifests)
     planned = tuple(
-        _file_plan(git, target, request.model, artifact, directory, tree, known) for artifact in request.artifacts
+        plan_file(git, target, request.model, artifact, directory, tree, known) for artifact in request.artifacts
     )
     manifests = {path: _manifest(git, tree, path) for path in target.manifests}
     change = change_for(request, planned)
@@ -136,6 +119,14 @@ def entries_at(git: Git, target: Target, model: Model, commit: str) -> dict[str,
     return {
         path: entries_in(git_tree.blob(git, tree[path].oid), path, model) for path in target.manifests if path in tree
     }
+
+
+def any_entries(git: Git, target: Target, model: Model, commit: str) -> tuple[Entry, ...]:
+    """A model's entries in a commit, one an artifact, from the first manifest that has it."""
+    found: dict[str, Entry] = {}
+    for entries in entries_at(git, target, model, commit).values():
+        found = {**entries, **found}
+    return tuple(found.values())
 
 
 def entries_in(data: bytes, path: str, model: Model) -> dict[str, Entry]:
@@ -189,7 +180,7 @@ def stage(git: Git, plan: Plan) -> tuple[TreeEdit, ...]:
     edits: list[TreeEdit] = []
     for file in plan.files:
         if not file.present:
-            edits += _stage_file(git, file)
+            edits += stage_file(git, file)
     for manifest in plan.manifests:
         if manifest.new != manifest.old:
             edits.append(
@@ -198,132 +189,6 @@ def stage(git: Git, plan: Plan) -> tuple[TreeEdit, ...]:
                 )
             )
     return tuple(edits)
-
-
-def _stage_file(git: Git, file: FilePlan) -> Iterator[TreeEdit]:
-    artifact = file.artifact
-    if file.storage == "lfs":
-        oid = git_tree.stage_lfs(git, file.path, artifact.path, artifact.sha256, artifact.size)
-        yield TreeEdit(path=file.path, oid=oid)
-    elif file.storage == "plain":
-        oid = git_tree.stage_plain(git, file.path, artifact.path)
-        _read_back(git, oid, artifact.sha256, file.path)
-        yield TreeEdit(path=file.path, oid=oid)
-    else:
-        directory = PurePosixPath(file.path).parent
-        for chunk, piece in zip(file.chunks, _pieces(artifact.path), strict=True):
-            path = str(directory / chunk.file_name)
-            oid = git_tree.stage_plain(git, path, piece)
-            _read_back(git, oid, chunk.sha256, path)
-            yield TreeEdit(path=path, oid=oid)
-        name = str(directory / release.chunk_manifest_name(artifact.file_name))
-        yield TreeEdit(path=name, oid=git_tree.stage_plain(git, name, str(len(file.chunks)).encode()))
-    for path in file.removed:
-        yield TreeEdit(path=path, oid=None)
-
-
-def _read_back(git: Git, oid: str, sha256: str, path: str) -> None:
-    stored = hashlib.sha256(git_tree.blob(git, oid)).hexdigest()
-    if stored != sha256:
-        raise InputChanged("the artifact changed while it was copied", where=path, expected=sha256, got=stored)
-
-
-def _file_plan(
-    git: Git,
-    target: Target,
-    model: Model,
-    artifact: Artifact,
-    directory: str,
-    tree: Mapping[str, TreeFile],
-    known: Mapping[str, str],
-) -> FilePlan:
-    if files.hash_file(artifact.path) != artifact.sha256:
-        raise TargetError(
-            "the artifact's bytes are not those that were verified",
-            where=str(artifact.path),
-            expected=artifact.sha256,
-            remedy="run doit again; it restores the file from the content store",
-            guide="12",
-        )
-    path = f"{directory}/{artifact.file_name}"
-    _check_case(path, git, tree)
-    pieces = sorted(
-        name
-        for name in tree
-        if name.startswith(directory + "/") and release.is_piece_of(name[len(directory) + 1 :], artifact.file_name)
-    )
-    storage = _storage(git, target, path, bool(pieces), artifact.size)
-    there = git_tree.content(git, tree[path].oid, known) if path in tree else None
-    chunks: tuple[Chunk, ...] = ()
-    if storage == "chunks":
-        names = release.chunk_names(artifact.file_name, artifact.size)
-        chunks = tuple(
-            Chunk(file_name=name, sha256=hashlib.sha256(piece).hexdigest())
-            for name, piece in zip(names, _pieces(artifact.path), strict=True)
-        )
-        standing = {f"{directory}/{name}" for name in (*names, release.chunk_manifest_name(artifact.file_name))}
-        present = (
-            standing == set(pieces)
-            and path not in tree
-            and all(
-                git_tree.content(git, tree[f"{directory}/{chunk.file_name}"].oid, known).sha256 == chunk.sha256
-                for chunk in chunks
-            )
-        )
-        removed = tuple(sorted({*pieces, *([path] if path in tree else [])} - standing))
-        old_size = sum(git_tree.blob_size(git, tree[piece].oid) for piece in pieces) if pieces else None
-    else:
-        present = there is not None and (there.sha256, there.storage) == (artifact.sha256, storage) and not pieces
-        removed = tuple(pieces)
-        old_size = there.size if there else None
-    return FilePlan(
-        artifact=artifact,
-        path=path,
-        storage=storage,
-        chunks=chunks,
-        removed=removed,
-        present=present,
-        url=release.file_url(target, model, path),
-        old_size=old_size,
-    )
-
-
-def _storage(git: Git, target: Target, path: str, in_chunks: bool, size: int) -> Storage:
-    lfs = git_tree.is_lfs_path(git, path)
-    storage: Storage = target.large_files or ("lfs" if lfs else "chunks" if in_chunks else "plain")
-    if storage == "lfs" and not lfs:
-        raise TargetError(
-            "large_files is lfs, and .gitattributes does not send this path through git-lfs",
-            where=path,
-            remedy=f"git lfs track '*{PurePosixPath(path).suffix}', commit .gitattributes and push it",
-        )
-    if storage == "chunks" and lfs:
-        raise TargetError(
-            "large_files is chunks, and .gitattributes sends this path through git-lfs",
-            where=path,
-            remedy="set large_files: lfs, or take the path out of .gitattributes",
-        )
-    limit = release.host_limit(git.run("remote", "get-url", "--push", target.remote, check=False).text)
-    if storage == "plain" and limit is not None and size > limit[1]:
-        raise TargetError(
-            f"{limit[0]} refuses plain files over {limit[1] // 2**20} MiB",
-            where=path,
-            got=f"{size / 2**20:.1f} MiB",
-            remedy=f"set large_files: lfs or chunks for targets.{target.name} in models.yaml",
-        )
-    return storage
-
-
-def _check_case(path: str, git: Git, tree: Mapping[str, TreeFile]) -> None:
-    twins = [name for name in tree if name != path and name.casefold() == path.casefold()]
-    if twins:
-        raise TargetError(
-            "a path that differs in upper and lower case only is there already",
-            where=str(git.work_tree),
-            expected=path,
-            got=twins[0],
-            remedy="spell the artifact's name as it is published",
-        )
 
 
 def _manifest(git: Git, tree: Mapping[str, TreeFile], path: str) -> tuple[bytes, str]:
@@ -346,14 +211,6 @@ def _with_manifest_url(file: FilePlan, manifests: list[ManifestPlan], model: Mod
         if entry is not None and entry.url is not None:
             return dataclasses.replace(file, url=entry.url)
     return file
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        first = True
-        while (piece := file.read(release.CHUNK_SIZE)) or first:
-            first = False
-            yield piece
 
 
 def _diff(manifest: ManifestPlan) -> str:

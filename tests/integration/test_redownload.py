@@ -190,6 +190,7 @@ def test_what_was_published_into_the_sandbox_comes_back(desk: Desk, context: Sou
     request = desk.request("nopp", NEW)
     published = desk.target.publish(request)
     assert published.files[0].url == desk.entry("nopp").url
+    assert (published.entries, published.former) == ((desk.entry("nopp"),), (former,))
     with desk.sandbox.serving():
         back = redownload(desk.entry("nopp"), (former,), tmp_path / "back.pkl", context, timeout=30)
     assert back.path.read_bytes() == NEW
