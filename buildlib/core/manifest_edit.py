@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dataclasses import field as field_default
 from typing import Literal
 
+from buildlib.core.catalog import Model
 from buildlib.core.json_source import Member, Node
 from buildlib.core.manifest import NAMES, Chunk, Manifest, Place, field, folded
 from buildlib.core.manifest_style import Splice, Style, apply
@@ -84,6 +85,53 @@ def add_bundle(data: bytes, values: Mapping[str, object], *, where: str = "manif
     spelled = _spelled_like(complete, template)
     assert isinstance(spelled, Mapping)
     return apply(manifest.text, [style.added_items(listed, [style.like(template, spelled)])]).encode()
+
+
+def bundle_values(
+    model: Model, wanted: tuple[Wanted, ...], build_time: str, extra: Mapping[str, object]
+) -> dict[str, object]:
+    """The values of a model's new bundle, in snake_case. extra: more of them, or others (a person's own words).
+
+    Raises TargetError when models.yaml says too little: the bundle's short name, or the target's URL.
+    """
+    bundle = model.bundle
+    if bundle is None:
+        raise TargetError(
+            "a new bundle needs a name",
+            where=f"models.{model.name}.bundle",
+            remedy="give the model a `bundle` with at least `short_name` in models.yaml",
+        )
+    models = []
+    for entry in wanted:
+        if entry.url is None:
+            raise TargetError(
+                "a new bundle needs the URL of its files",
+                where=f"models.{model.name}.target",
+                remedy="set `url` of the target in models.yaml",
+            )
+        artifact: dict[str, object] = {
+            "file_name": entry.file_name,
+            "download_uri": {"url": entry.url, "sha256": entry.sha256},
+        }
+        if entry.chunks:
+            artifact["chunks"] = [{"file_name": chunk.file_name, "sha256": chunk.sha256} for chunk in entry.chunks]
+        models.append({"type": model.kind, "artifact": artifact})
+    told = {
+        "ref": bundle.ref,
+        "environment": bundle.environment,
+        "generation": bundle.generation,
+        "minimum_selector_version": bundle.minimum_selector_version,
+        "overrides": dict(bundle.overrides) or None,
+    }
+    return {
+        "short_name": bundle.short_name,
+        "display_name": model.display_name,
+        **{key: value for key, value in told.items() if value is not None},
+        "runner": "tinygrad",
+        "build_time": build_time,
+        "models": models,
+        **extra,
+    }
 
 
 def remove_bundle(data: bytes, short_name: str, *, ref: str | None = None, where: str = "manifest") -> bytes:

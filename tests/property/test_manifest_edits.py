@@ -4,12 +4,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from buildlib.core.manifest import Chunk, read_entry
 from buildlib.core.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle
 
+few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)
 TIMES = st.datetimes().map(lambda moment: moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
 WORDS = st.text(min_size=0, max_size=12).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text))
@@ -124,6 +125,7 @@ def holder(bundle: dict[str, Any]) -> dict[str, Any]:
     return bundle["models"][0]["artifact"]
 
 
+@few
 @given(st.data(), manifests(), HASHES, TIMES)
 def test_an_edit_means_what_was_meant_and_editing_back_gives_the_old_bytes(
     data: st.DataObject, drawn: tuple[bytes, int], sha256: str, build_time: str
@@ -159,6 +161,7 @@ def test_an_edit_means_what_was_meant_and_editing_back_gives_the_old_bytes(
     assert edit_entry(after, wanted, name) == after
 
 
+@few
 @given(st.data(), manifests(), HASHES)
 def test_bytes_outside_the_edited_values_are_the_same(
     data: st.DataObject, drawn: tuple[bytes, int], sha256: str
@@ -176,6 +179,7 @@ def test_bytes_outside_the_edited_values_are_the_same(
         assert differing[-1] < start + 64
 
 
+@few
 @given(st.data(), manifests(), st.integers(0, 4))
 def test_any_number_of_chunks_can_be_written(data: st.DataObject, drawn: tuple[bytes, int], pieces: int) -> None:
     before, count = drawn
@@ -190,6 +194,7 @@ def test_any_number_of_chunks_can_be_written(data: st.DataObject, drawn: tuple[b
             assert mine == theirs
 
 
+@few
 @given(manifests(), HASHES, WORDS)
 def test_a_bundle_that_is_added_can_be_read_and_removed_again(
     drawn: tuple[bytes, int], sha256: str, display_name: str

@@ -1,0 +1,182 @@
+"""What a publishing target can do: take artifacts and manifest entries, in one step, and give them back.
+
+A new target is one file, and passes `tests/conformance/test_targets.py`. Which verdicts a publish needs is decided
+before a target is asked; the rails (samples stay in sandboxes, one tinygrad at one URL) hold in the target too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from buildlib.core.catalog import Model
+from buildlib.core.manifest import Chunk, Entry
+from buildlib.core.release import Storage
+from buildlib.ports.events import Events, Silent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file to publish. path: where its bytes are here, believed only after its hash was read. size: bytes."""
+
+    file_name: str
+    path: Path
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One model's publication.
+
+    message: the commit's subject, from `core.release.message`. build_time: UTC, `2026-08-23T22:01:27Z`.
+    tinygrad: commit or content digest of the tinygrad that made the artifacts.
+    confined: why they may go to sandboxes only ("made from a sample"); None when they may go anywhere.
+    last_published: file name -> sha256 that we published last; another hash there is somebody else's work.
+    supersede: replace somebody else's newer entry. new_bundle: values of a bundle to add (publish-new).
+    """
+
+    model: Model
+    artifacts: tuple[Artifact, ...]
+    message: str
+    build_time: str
+    tinygrad: str | None = None
+    confined: str | None = None
+    last_published: Mapping[str, str] = field(default_factory=dict)
+    supersede: bool = False
+    new_bundle: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A precondition. what: one line; remedy: what to type where it does not hold."""
+
+    name: str
+    ok: bool
+    what: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChange:
+    """A path that a publish writes (new_size, bytes) or removes (None). old_size None: not there yet."""
+
+    path: str
+    old_size: int | None
+    new_size: int | None
+    storage: Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetState:
+    """What a publish would do. summary: `IQModels (branch main, clean, level with origin)`. diff: of the manifests."""
+
+    summary: str
+    checks: tuple[Check, ...]
+    files: tuple[FileChange, ...]
+    diff: str
+    message: str
+    unpushed: str | None = None
+
+    @property
+    def refused(self) -> tuple[Check, ...]:
+        """The preconditions that do not hold."""
+        return tuple(check for check in self.checks if not check.ok)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFile:
+    """A file as it stands in a target. url: the manifest's own."""
+
+    file_name: str
+    path: str
+    sha256: str
+    size: int
+    url: str | None = None
+    chunks: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A publication that stands. changed: False when it stood before. commit: None for targets without commits.
+
+    entries: what the manifests now say, one an artifact. former: what they said before (for confirm, which waits while
+    a host still shows that); () where nothing stood there, or nothing changed.
+    """
+
+    changed: bool
+    commit: str | None
+    files: tuple[PublishedFile, ...]
+    paths: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    former: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What is in a target now, read without the network.
+
+    entries: manifest path -> file name -> what it says (missing: no such entry). files: file name -> sha256 in the
+    target. unpushed: our commit that did not reach the remote. problems: what could not be read, one line each.
+    """
+
+    entries: Mapping[str, Mapping[str, Entry]]
+    files: Mapping[str, str]
+    unpushed: str | None = None
+    problems: tuple[str, ...] = ()
+
+    def holds(self, wanted: Mapping[str, str]) -> bool:
+        """True where file name -> sha256 is what files and every manifest say, and nothing waits for a push."""
+        said = all(
+            name in entries and entries[name].sha256 == sha256
+            for entries in self.entries.values()
+            for name, sha256 in wanted.items()
+        )
+        return said and self.unpushed is None and all(self.files.get(name) == sha for name, sha in wanted.items())
+
+
+class Target(Protocol):
+    """A place to publish to. Used from one thread at a time; several processes are kept apart by its own lock."""
+
+    name: str
+
+    def observe(self, model: Model) -> Observation:
+        """What it holds of a model. Reads only, no network; raises nothing but for a target that is not there."""
+        ...
+
+    def inspect(self, request: Request) -> TargetState:
+        """What publish would do, and what stands in its way. Changes nothing."""
+        ...
+
+    def publish(self, request: Request, events: Events = ..., cancel: Event | None = None) -> Published:
+        """Files first, manifests last, all or nothing. Finishes or undoes what a killed run left.
+
+        Raises TargetError (a precondition, a conflict, a refused push: nothing was changed), RailRefused, Cancelled.
+        """
+        ...
+
+    def abandon(self, model: Model) -> str | None:
+        """Drops a publication that did not reach the remote; what it was, or None where there was none."""
+        ...
+
+    def unpublish(self, model: Model, message: str, events: Events = ..., cancel: Event | None = None) -> Published:
+        """Puts the former artifact and entries back, as a publication of its own. Raises TargetError."""
+        ...
+
+
+__all__ = [
+    "Artifact",
+    "Check",
+    "Events",
+    "FileChange",
+    "Observation",
+    "Published",
+    "PublishedFile",
+    "Request",
+    "Silent",
+    "Target",
+    "TargetState",
+]

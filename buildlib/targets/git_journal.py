@@ -1,0 +1,164 @@
+"""What a publish was doing, in the repository's git directory, so that the next run ends it after a kill.
+
+A commit is made and pushed without touching branch, index or work tree; only then do they follow ("settle"). Every
+step of settling can be done again, so the journal says where to, and the next run goes there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from buildlib.core.manifest_edit import Change
+from buildlib.errors import BuildError, TargetError
+from buildlib.store import files
+from buildlib.targets.git_commands import Git
+from buildlib.targets.git_tree import TreeFile, blob, changed_paths, files_at
+
+PENDING = "refs/supercombo-build/"
+"""Under it, by model: commits that were made and did not reach the remote, or are about to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """Branch, index and work tree are on their way from one commit to another.
+
+    change, manifests: what was done to these manifests, for work-tree copies that hold other people's edits too.
+    """
+
+    branch: str
+    base: str
+    commit: str
+    change: Change | None = None
+    manifests: tuple[str, ...] = ()
+
+
+class Journal:
+    """One file, replaced in one step."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "settling.json"
+
+    def read(self) -> Settling | None:
+        """What was under way; None where nothing was."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=Settling)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise TargetError(
+                "the publish journal cannot be read",
+                where=str(self._path),
+                got=str(error),
+                remedy="bring the work tree to the branch's commit by hand (git status), then remove the file",
+            ) from error
+
+    def write(self, settling: Settling) -> None:
+        """Notes what is about to be done."""
+        files.write(self._path, msgspec.json.encode(settling))
+
+    def clear(self) -> None:
+        """It is done."""
+        self._path.unlink(missing_ok=True)
+        files.sync_directory(self._path.parent)
+
+
+def worktree_oids(git: Git, paths: set[str]) -> dict[str, frozenset[str]]:
+    """path -> oids that git could give the work tree's file: with filters applied, and of its bytes as they are
+    (a file committed before .gitattributes sent it through git-lfs). Paths that are no files are left out."""
+    there = sorted(path for path in paths if (git.work_tree / path).is_file() and "\n" not in path)
+    if not there:
+        return {}
+    listed = "".join(f"{path}\n" for path in there).encode("utf-8", "surrogateescape")
+    filtered = git.run("hash-object", "--stdin-paths", stdin=listed).text.split("\n")
+    exact = git.run("hash-object", "--no-filters", "--stdin-paths", stdin=listed).text.split("\n")
+    return {path: frozenset(pair) for path, *pair in zip(there, filtered, exact, strict=True)}
+
+
+def settle(git: Git, journal: Journal, settling: Settling) -> tuple[str, ...]:
+    """Brings branch, index and work tree from base to commit; may be done again. Paths left to their owners' edits."""
+    journal.write(settling)
+    git.run("update-ref", "-m", "publish", f"refs/heads/{settling.branch}", settling.commit, check=True)
+    paths = changed_paths(git, settling.base, settling.commit)
+    before = files_at(git, settling.base, *sorted(paths)) if paths else {}
+    after = files_at(git, settling.commit, *sorted(paths)) if paths else {}
+    _settle_index(git, paths, before, after)
+    left = _settle_work_tree(git, settling, paths, before, after)
+    git.run("update-index", "-q", "--refresh", check=False)
+    journal.clear()
+    return left
+
+
+def _settle_index(git: Git, paths: set[str], before: dict[str, TreeFile], after: dict[str, TreeFile]) -> None:
+    staged = _staged(git, paths)
+    lines = []
+    for path in sorted(paths):
+        old, new = before.get(path), after.get(path)
+        if staged.get(path) != (old.oid if old else None):
+            continue  # done already, or its owner's
+        zero = "0" * len((new or old or TreeFile(path="", mode="", oid="0" * 40)).oid)
+        lines.append(f"{new.mode} {new.oid}\t{path}\0" if new else f"0 {zero}\t{path}\0")
+    if lines:
+        git.run("update-index", "-z", "--index-info", stdin="".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _staged(git: Git, paths: set[str]) -> dict[str, str]:
+    listed = git.run("--literal-pathspecs", "ls-files", "-s", "-z", "--", *sorted(paths)).stdout if paths else b""
+    found = {}
+    for line in listed.split(b"\0"):
+        if line:
+            meta, _, name = line.partition(b"\t")
+            found[name.decode("utf-8", "surrogateescape")] = meta.split(b" ")[1].decode()
+    return found
+
+
+def _settle_work_tree(
+    git: Git, settling: Settling, paths: set[str], before: dict[str, TreeFile], after: dict[str, TreeFile]
+) -> tuple[str, ...]:
+    have = worktree_oids(git, paths)
+    left: list[str] = []
+    for path in sorted(paths):
+        old, new, file = before.get(path), after.get(path), git.work_tree / path
+        for leftover in file.parent.glob(f".{_glob_safe(file.name[:80])}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        if new.oid in have.get(path, ()) if new else path not in have:
+            continue
+        if path in have and (old is None or old.oid not in have[path]):
+            if not (path in settling.manifests and _edit_in_place(settling, file, path)):
+                left.append(path)
+        elif new is None:
+            file.unlink(missing_ok=True)
+        else:
+            _write(git, settling.commit, path, file, executable=new.mode == "100755")
+    return tuple(left)
+
+
+def _edit_in_place(settling: Settling, file: Path, path: str) -> bool:
+    """Makes the published change in a manifest that also holds somebody's uncommitted edits."""
+    if settling.change is None:
+        return False
+    try:
+        old = file.read_bytes()
+        new = settling.change.apply(old, path)
+    except BuildError:
+        return False
+    if new != old:
+        files.write(file, new, mode=file.stat().st_mode & 0o777)
+    return True
+
+
+def _write(git: Git, commit: str, path: str, file: Path, *, executable: bool) -> None:
+    with files.replacing(file, mode=0o755 if executable else 0o644) as output:
+        git.stream(output, "cat-file", "--filters", f"{commit}:{path}")
+
+
+def _glob_safe(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def small_blob(git: Git, commit: str, path: str) -> bytes | None:
+    """A small file of a commit; None where it is not there."""
+    found = files_at(git, commit, path).get(path)
+    return blob(git, found.oid) if found else None

@@ -1,0 +1,109 @@
+"""kill -9 at every rename, fsync and git call of a publish: the next run ends right."""
+
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from buildlib.sandbox import Sandbox, make_sandbox
+from tests.integration.publish_kit import Desk, copy_sandbox, git, model
+
+ROOT = Path(__file__).parents[2]
+TEXT = "an artifact\n" * 500
+SEED = 6
+OURS = ("rename", "fsync", "git call")
+POINTS = [(what, number) for what in OURS for number in range(1, 70)]
+GITS = [("rename in git", number) for number in range(1, 25)]
+
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
+    return make_sandbox(tmp_path_factory.mktemp("made") / "sand box")
+
+
+def behind(made: Sandbox, where: Path) -> Desk:
+    """A desk whose clone is behind the remote, so that the fast-forward can be killed too."""
+    desk = copy_sandbox(made, where / "sand box")
+    other = desk.other(where / "ann")
+    for manifest in desk.settings.manifests:
+        path = other / manifest
+        path.write_bytes(path.read_bytes().replace(b"TobyRL (May", b"Toby (May"))
+    git(other, "commit", "-qam", "Ann's work")
+    git(other, "push", "-q")
+    (desk.clone / "notes.txt").write_text("mine\n")
+    return desk
+
+
+def killed(desk: Desk, what: str, number: int) -> bool:
+    """Runs a publish and kills it at the Nth call; False when it ended before that."""
+    calls = {
+        "rename": "rename,renameat,renameat2",
+        "fsync": "fsync",
+        "git call": "vfork,fork,clone,clone3",
+        "rename in git": "rename,renameat,renameat2",
+    }[what]
+    follow = ["-f"] if what == "rename in git" else []
+    done = subprocess.run(
+        [
+            "strace", *follow, "-qq", "-o", "/dev/null", "-e", f"trace={calls}",
+            "-e", f"inject={calls}:signal=SIGKILL:when={number}",
+            sys.executable, "-m", "tests.faults.publish_once",
+            str(desk.sandbox.root), str(desk.sandbox.port), "nopp", TEXT,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    return "published" not in done.stdout
+
+
+def consistent(desk: Desk) -> None:
+    """Never a manifest ahead of its file on origin."""
+    shown = hashlib.sha256(desk.shown("nopp")).hexdigest()
+    for manifest in desk.settings.manifests:
+        assert desk.entry("nopp", manifest).sha256 == shown
+
+
+def ends_right(desk: Desk, what: str, number: int) -> bool:
+    died = killed(desk, what, number)
+    consistent(desk)
+    request = desk.request("nopp", TEXT.encode())
+    desk.target.publish(request)
+    consistent(desk)
+    wanted = {request.artifacts[0].file_name: request.artifacts[0].sha256}
+    assert desk.target.observe(model("nopp")).holds(wanted)
+    assert git(desk.sandbox.origin, "log", "--format=%an", "main").splitlines() == ["Sandbox", "Ann Other", "Sandbox"]
+    assert git(desk.clone, "status", "--porcelain").splitlines() == ["?? notes.txt"]
+    assert git(desk.clone, "rev-parse", "HEAD", "origin/main").splitlines() == [desk.head()] * 2
+    assert git(desk.clone, "fsck", "--no-dangling") == ""
+    assert not desk.target.publish(request).changed
+    return died
+
+
+@pytest.mark.parametrize(("what", "number"), random.Random(SEED).sample([p for p in POINTS if p[1] < 45], 4))
+def test_the_next_run_ends_right_after_a_kill(made: Sandbox, tmp_path: Path, what: str, number: int) -> None:
+    ends_right(behind(made, tmp_path), what, number)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("what", [*OURS, "rename in git"])
+def test_the_next_run_ends_right_after_a_kill_anywhere(made: Sandbox, tmp_path: Path, what: str) -> None:
+    deaths = 0
+    for number in range(1, 200):
+        case = tmp_path / str(number)
+        case.mkdir()
+        if not ends_right(behind(made, case), what, number):
+            break
+        deaths += 1
+        shutil.rmtree(case)
+    assert deaths >= {"rename": 5, "fsync": 5, "git call": 25, "rename in git": 8}[what]
