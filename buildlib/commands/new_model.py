@@ -11,7 +11,6 @@ from threading import Event
 import msgspec
 
 from buildlib.artifact.onnx_reader import inspect_onnx
-from buildlib.commands.update_pins import read_lock
 from buildlib.core import names
 from buildlib.core.catalog import Catalog, PathSource, UrlSource
 from buildlib.core.lockfile import NAME as LOCK_NAME
@@ -25,6 +24,7 @@ from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import MovingSource, SourceContext
 from buildlib.sources import git, path, url
 from buildlib.store import files
+from buildlib.store.lock_file import read_lock
 from buildlib.store.workspace import CATALOG_NAME, Workspace
 
 

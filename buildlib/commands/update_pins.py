@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from threading import Event
 
 from buildlib.core.catalog import GitSource
 from buildlib.core.lockfile import NAME as LOCK_NAME
-from buildlib.core.lockfile import Lock, parse_lock, render_lock
-from buildlib.errors import SourceError
+from buildlib.core.lockfile import Lock, render_lock
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import SourceContext
 from buildlib.sources import git
 from buildlib.store import files
+from buildlib.store.lock_file import read_lock
 from buildlib.store.workspace import Workspace
-
-
-def read_lock(lock_file: Path) -> Lock:
-    """models.lock; an empty one where there is none. Raises SourceError where it cannot be read."""
-    try:
-        return parse_lock(lock_file.read_text(encoding="utf-8"), path=lock_file.name)
-    except FileNotFoundError:
-        return Lock()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"cannot be read: {error}", where=lock_file.name, remedy="git checkout models.lock") from None
 
 
 def update_pins(

@@ -12,6 +12,7 @@ from buildlib.core.remote import recompiled_path, source_path
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.preflight import require_agreeing_flags
 from buildlib.steps.world import builtin_script
 from buildlib.store import files
 from buildlib.toolchain.c_compiler import check_tinygrad_version
@@ -25,6 +26,7 @@ def run(context: StepContext) -> Outcome:
     """Starts the job of this key, or finds the one that an earlier build started, and follows it to its end."""
     if toolchain.is_local(context.device):
         check_tinygrad_version()
+    require_agreeing_flags(context)
     link = context.link()
     output = recompiled_path(context.device, context.model.artifact)
     request = job_request(context, link, output)

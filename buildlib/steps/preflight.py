@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from buildlib import errors
 from buildlib.core.catalog import Catalog, Device, Model
+from buildlib.core.doctor import flag_differences
+from buildlib.core.flags import effective_profile
 from buildlib.core.freshness import age_in_words
 from buildlib.core.remote import active_path, recompiled_path, source_path
 from buildlib.steps import toolchain
-from buildlib.steps.context import Services
+from buildlib.steps.context import Services, StepContext
 from buildlib.steps.world import Observation, builtin_script, read_observation, write_observation
 
 SERIAL = ("HardwareSerial", "DongleId")
@@ -30,10 +33,17 @@ def probe(services: Services, catalog: Catalog, device: Device) -> Observation:
     except errors.BuildError as error:
         observation = _unanswered(before, error)
         services.events.step(device.name, "preflight", observation_text(observation))
-    else:
-        observation = _answered(device, answer)
-        if observation.identity != before.identity:
-            services.events.step(device.name, "preflight", toolchain_text(observation))
+        write_observation(services.workspace, observation)
+        return observation
+    return record(services, device, answer)
+
+
+def record(services: Services, device: Device, answer: dict[str, Any]) -> Observation:
+    """Keeps an answer as the device's observation; a toolchain that is new here is worth a line."""
+    before = read_observation(services.workspace, device.name)
+    observation = _answered(device, answer)
+    if before is None or observation.identity != before.identity:
+        services.events.step(device.name, "preflight", toolchain_text(observation))
     write_observation(services.workspace, observation)
     return observation
 
@@ -43,13 +53,38 @@ def ask(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
     link = services.link(device)
     if toolchain.is_local(device):
         ensure_layout(services, device)
-    models = list(catalog.models.values())
-    return link.call(
-        "probe",
-        toolchain=toolchain.spec(services.workspace, device, builtin_script()[1]),
-        files=sorted(set(files_of_ours(device, models))),
-        params=list(SERIAL),
-    )
+    request = {
+        "toolchain": toolchain.spec(services.workspace, device, builtin_script()[1]),
+        "files": sorted({*files_of_ours(device, catalog.models.values()), sconscript_path(device)}),
+        "params": list(SERIAL),
+    }
+    answer = link.call("probe", **request)
+    if device.sync_sconscript and sync_sconscript(services, device, answer["files"][sconscript_path(device)]):
+        answer = link.call("probe", **request)
+    return answer
+
+
+def sconscript_path(device: Device) -> str:
+    """IQPilot's SConscript, which holds the flags of its own builds (guide, section 1)."""
+    return f"{device.paths.openpilot}/iqpilot/selfdrive/iqmodeld/SConscript"
+
+
+def sync_sconscript(services: Services, device: Device, there: dict[str, Any] | None) -> bool:
+    """Copies the workstation's SConscript over the device's where they differ (guide, section 1); True if it did."""
+    assert device.sync_sconscript is not None
+    local = services.workspace.root / Path(device.sync_sconscript).expanduser()
+    if not local.is_file():
+        raise errors.DeviceError(
+            "the SConscript to copy is not there",
+            where=str(local),
+            remedy=f"correct devices.{device.name}.sync_sconscript in models.yaml",
+        )
+    sha256 = services.workspace.hash_file(local)
+    if there is not None and there["sha256"] == sha256:
+        return False
+    services.link(device).push(local, sconscript_path(device), sha256=sha256)
+    services.events.step(device.name, "preflight", f"SConscript copied from {device.sync_sconscript}")
+    return True
 
 
 def ensure_layout(services: Services, device: Device) -> None:
@@ -57,6 +92,21 @@ def ensure_layout(services: Services, device: Device) -> None:
     root = services.workspace.root / device.paths.root
     if not (root / device.paths.params.lstrip("/") / "IsOnroad").exists():
         services.link(device).call("layout")
+
+
+def require_agreeing_flags(context: StepContext) -> None:
+    """Stops a compile while a function of the device's SConscript has other flags than the profile."""
+    seen = read_observation(context.workspace, context.device.name)
+    profile = effective_profile(context.subject.catalog, context.model, context.device)
+    differences = flag_differences(seen.flags if seen else None, profile)
+    if differences:
+        more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+        raise errors.DeviceError(
+            f"SConscript: {differences[0]}{more}",
+            where=f"{context.device.name}:{sconscript_path(context.device)}",
+            guide="1",
+            remedy=f"set devices.{context.device.name}.sync_sconscript to the workstation's file, or edit the device's",
+        )
 
 
 def files_of_ours(device: Device, models: Iterable[Model]) -> list[str]:

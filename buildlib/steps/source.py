@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from buildlib.core.catalog import PathSource, SampleSource, Source
-from buildlib.errors import InputChanged, SourceError
+from buildlib import sources
+from buildlib.core.catalog import PathSource, SampleSource, Source, UrlSource
+from buildlib.errors import SourceError
 from buildlib.steps.context import Outcome, StepContext
-from buildlib.steps.world import spec_of
+from buildlib.steps.world import source_context, spec_of
 
 
 def run(context: StepContext) -> Outcome:
@@ -36,7 +36,9 @@ def describe(source: Source) -> str:
         return f"sample seed {source.seed}"
     if isinstance(source, PathSource):
         return source.path
-    return str(getattr(source, "url", None) or getattr(source, "repository", ""))
+    if isinstance(source, UrlSource):
+        return source.url
+    return f"{source.repository}#{source.ref}:{source.path}"
 
 
 def _look_into(context: StepContext, role: str, sha256: str, name: str) -> dict[str, Any]:
@@ -63,36 +65,19 @@ def _look_into(context: StepContext, role: str, sha256: str, name: str) -> dict[
 
 
 def _take(context: StepContext, role: str, source: Source) -> dict[str, Any]:
-    if isinstance(source, SampleSource):
-        return _sample(context, source)
-    if isinstance(source, PathSource):
-        return _path(context, role, source)
-    raise SourceError(f"sources of this kind are not built in: {type(source).__name__}")
-
-
-def _sample(context: StepContext, source: SampleSource) -> dict[str, Any]:
-    from buildlib.sources.sample import write_sample
-
-    with tempfile.TemporaryDirectory(dir=_incoming(context)) as directory:
-        path = Path(directory) / "sample.onnx"
-        write_sample(path, source.seed, source.width)
-        return {"sha256": context.workspace.blobs.add(path), "size": path.stat().st_size}
-
-
-def _path(context: StepContext, role: str, source: PathSource) -> dict[str, Any]:
-    path = context.workspace.root / Path(source.path).expanduser()
-    expected = context.parts["onnx"][role]["sha256"]
-    try:
-        sha256 = context.workspace.blobs.add(path)
-    except FileNotFoundError as error:
-        raise SourceError(
-            "the source ONNX is not there",
-            where=str(path),
-            remedy="mount the share or correct `source:` in models.yaml",
-        ) from error
-    if sha256 != expected:
-        raise InputChanged(f"{path} changed while it was read", remedy="run doit again when the file rests")
-    return {"sha256": sha256, "size": context.workspace.blobs.path(sha256).stat().st_size}
+    """Fetches a source and moves it into the store; what an earlier, cut fetch left is taken up again."""
+    kind = sources.kind_of(source)
+    into = _incoming(context) / f"{context.key[:16]}-{role}.onnx"
+    surroundings = source_context(
+        context.workspace, context.subject, role, events=context.events, cancel=context.services.cancel
+    )
+    reader = sources.reader(source, surroundings)
+    known = reader.observe()
+    if known.sha256 is not None and known.size is not None and context.workspace.blobs.has(known.sha256):
+        return {"kind": kind, "sha256": known.sha256, "size": known.size, "detail": dict(known.detail)}
+    fetched = reader.fetch(into)
+    context.workspace.blobs.adopt(fetched.path, fetched.sha256)
+    return {"kind": kind, "sha256": fetched.sha256, "size": fetched.size, "detail": dict(fetched.detail)}
 
 
 def _incoming(context: StepContext) -> Path:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
 
-from buildlib.core.catalog import Device, PathSource, SampleSource, Source
+from buildlib import errors, sources
+from buildlib.core.catalog import Device, Source
 from buildlib.core.receipt import Attempt, Receipt
 from buildlib.core.world import DeviceSeen, SourceSeen, Subject
+from buildlib.ports.events import Events, Silent
+from buildlib.ports.source import SourceContext
 from buildlib.store import files
 from buildlib.store.workspace import Workspace
-
-SAMPLE_RECIPE = 1
-"""Raised when the sample recipe gives other bytes for the same seed and width."""
 
 
 class Observation(msgspec.Struct, kw_only=True):
@@ -45,21 +46,15 @@ class FileWorld:
         self._devices: dict[str, DeviceSeen] = {}
 
     def source(self, subject: Subject, role: str) -> SourceSeen:
-        """A path by its content; a sample by its recipe, resolved through its own receipt."""
-        source = subject.model.sources[role]
-        if isinstance(source, SampleSource):
-            return SourceSeen(content={"sample": SAMPLE_RECIPE, "seed": source.seed, "width": source.width})
-        if isinstance(source, PathSource):
-            path = self.source_file(source)
-            sha256 = self.workspace.hashes.sha256(path)
-            if sha256 is not None:
-                return SourceSeen(content={"sha256": sha256})
-            return self._last_known(subject, role, f"{path} is not there")
-        raise NotImplementedError(type(source).__name__)
-
-    def source_file(self, source: PathSource) -> Path:
-        """Where a path source points; relative paths start at the project's root."""
-        return self.workspace.root / Path(source.path).expanduser()
+        """What its reader says of it, without the network; what may only be away is taken as it was last."""
+        spec = subject.model.sources[role]
+        try:
+            observed = sources.reader(spec, source_context(self.workspace, subject, role)).observe()
+        except errors.SourceUnavailable as error:
+            return self._last_known(subject, role, error.headline())
+        except errors.SourceError as error:
+            return SourceSeen(content=None, problem=error.headline())
+        return SourceSeen(content=observed.identity)
 
     def _last_known(self, subject: Subject, role: str, problem: str) -> SourceSeen:
         last = self.latest(subject, "source")
@@ -118,6 +113,21 @@ class FileWorld:
     def attempt(self, subject: Subject, stage: str) -> Attempt | None:
         """The last failure at a stage."""
         return self.workspace.receipts.attempt(stage, subject.model.name)
+
+
+def source_context(
+    workspace: Workspace, subject: Subject, role: str, events: Events | None = None, cancel: Event | None = None
+) -> SourceContext:
+    """What a source's reader needs from this workspace."""
+    return SourceContext(
+        root=workspace.root,
+        state=workspace.state / "sources",
+        hash_file=workspace.hash_file,
+        subject=subject.model.name,
+        pin=workspace.lock.pin(subject.model.name, role),
+        events=events or Silent(),
+        cancel=cancel,
+    )
 
 
 def spec_of(source: Source) -> dict[str, Any]:

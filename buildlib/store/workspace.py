@@ -16,9 +16,12 @@ from pathlib import Path
 import msgspec
 
 from buildlib.core.catalog import Catalog
+from buildlib.core.lockfile import NAME as LOCK_NAME
+from buildlib.core.lockfile import Lock
 from buildlib.errors import CatalogError
 from buildlib.store import files
 from buildlib.store.blobs import BlobStore
+from buildlib.store.lock_file import read_lock
 from buildlib.store.receipts import ReceiptStore
 from buildlib.store.stat_cache import StatCache
 
@@ -56,6 +59,19 @@ class Workspace:
         Raises CatalogError with every problem.
         """
         return load_catalog(self.root / CATALOG_NAME, self.state / "cache" / "catalog.msgpack", self.environ)
+
+    @cached_property
+    def lock(self) -> Lock:
+        """models.lock: what moving references were resolved to. A build reads it and never writes it."""
+        return read_lock(self.root / LOCK_NAME)
+
+    def hash_file(self, path: Path) -> str:
+        """sha256 of a local file, remembered while the file system says that it is the same. Raises OSError."""
+        sha256 = self.hashes.sha256(path)
+        if sha256 is None:
+            path.stat()  # says why
+            raise OSError(f"{path} is no readable file")
+        return sha256
 
     def relative(self, path: Path) -> str:
         """A path as receipts write it: from the root, with forward slashes."""

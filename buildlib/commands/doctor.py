@@ -1,0 +1,102 @@
+"""`doit doctor [DEVICE ...]`: one screen a device, every line good or with its remedy."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from buildlib import errors
+from buildlib.commands.base import ProjectCommand, opt_json, print_json
+from buildlib.console.lines import Console
+from buildlib.core.catalog import Device
+from buildlib.core.doctor import Line, examine
+from buildlib.doit_parts.session import Session
+from buildlib.steps import preflight
+from buildlib.steps.context import Services
+from buildlib.steps.services import open_services
+
+opt_trust = {
+    "name": "trust",
+    "short": "",
+    "long": "trust",
+    "type": bool,
+    "default": False,
+    "help": "DEVICE SHA256:...: pin this host key, which you have compared with the device's own",
+}
+
+
+class DoctorCommand(ProjectCommand):
+    """Probes each device once. The exit status is 1 when a line is BAD."""
+
+    name = "doctor"
+    doc_purpose = "look at devices: reachable, toolchain, flags, directories, space, state"
+    doc_usage = "[DEVICE ...] | --trust DEVICE SHA256:..."
+    own_options = (opt_json, opt_trust)
+    writes = True
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """Examines the named devices, or all that models use."""
+        if options["trust"]:
+            return trust(session, arguments)
+        services = open_services(session.workspace, session.cancel, Console())
+        devices = [chosen(session, name) for name in arguments] or session.devices_in_use()
+        found = {device.name: lines_of(session, services, device) for device in devices}
+        if options["json"]:
+            print_json(
+                {
+                    name: [{"level": line.level, "text": line.text, "remedy": line.remedy} for line in lines]
+                    for name, lines in found.items()
+                }
+            )
+        else:
+            for name, lines in found.items():
+                print(name)
+                print("\n".join(text for line in lines for text in printed(line)))
+        bad = any(line.level == "BAD" for lines in found.values() for line in lines)
+        return errors.EXIT_FAILED if bad else 0
+
+
+def chosen(session: Session, name: str) -> Device:
+    """A device by its name. Raises UsageError."""
+    devices = session.workspace.catalog.devices
+    if name not in devices:
+        raise errors.UsageError(f"no device is called {name!r}", expected=f"one of {', '.join(sorted(devices))}")
+    return devices[name]
+
+
+def lines_of(session: Session, services: Services, device: Device) -> list[Line]:
+    """A fresh probe, told in lines; no answer is a line too."""
+    catalog = session.workspace.catalog
+    models = [model for model in catalog.models.values() if session.device_of(model).name == device.name]
+    own = device.profile or (models[0].profile if models else next(iter(catalog.profiles)))
+    try:
+        answer = preflight.ask(services, catalog, device)
+    except errors.Cancelled:
+        raise
+    except errors.BuildError as error:
+        return [Line("BAD", error.headline(), error.remedy)]
+    seen = preflight.record(services, device, answer)
+    text = preflight.toolchain_text(seen)
+    return list(examine(device, catalog.profiles[own], answer, now=time.time(), toolchain_text=text))
+
+
+def printed(line: Line) -> list[str]:
+    """A line for the terminal, its remedy below it."""
+    remedy = [f"        try: {line.remedy}"] if line.remedy else []
+    return [f"  {line.level:<5} {line.text}", *remedy]
+
+
+def trust(session: Session, arguments: list[str]) -> int:
+    """Pins a host key that a person has compared."""
+    if len(arguments) != 2:
+        raise errors.UsageError(
+            "--trust takes a device and a fingerprint", expected="doit doctor --trust DEVICE SHA256:..."
+        )
+    device = chosen(session, arguments[0])
+    if device.transport != "ssh":
+        raise errors.UsageError(f"{device.name} is not reached by SSH: it has no host key")
+    from buildlib.transports.ssh_trust import pin_host_key
+
+    print(pin_host_key(device, arguments[1], home=Path.home(), project=session.workspace.root, cancel=session.cancel))
+    return 0

@@ -1,0 +1,94 @@
+"""`doit inspect FILE`: what an artifact or an ONNX is, read without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buildlib import errors
+from buildlib.commands.base import ProjectCommand, opt_json, print_json
+from buildlib.doit_parts.session import Session
+
+opt_model = {
+    "name": "model",
+    "short": "m",
+    "long": "model",
+    "type": str,
+    "default": "",
+    "help": "judge an artifact against this model of models.yaml",
+}
+opt_verbose = {
+    "name": "verbose",
+    "short": "v",
+    "long": "verbose",
+    "type": bool,
+    "default": False,
+    "help": "every input, the weights and the globals",
+}
+
+
+class InspectCommand(ProjectCommand):
+    """Works on any file; models.yaml is read only with --model."""
+
+    name = "inspect"
+    doc_purpose = "look into an artifact or an ONNX without running it"
+    doc_usage = "FILE ..."
+    own_options = (opt_json, opt_model, opt_verbose)
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """Inspects each file; the status is 1 when one is refused."""
+        if not arguments:
+            raise errors.UsageError("no file was named", remedy="doit inspect artifacts/nopp/*.pkl")
+        refused = False
+        told: list[dict[str, Any]] = []
+        for name in arguments:
+            path = Path(name)
+            inspected = _onnx(path) if path.suffix.lower() == ".onnx" else _artifact(session, path, options)
+            refused = refused or inspected["refused"]
+            told.append({"file": name, **inspected["json"]})
+            if not options["json"]:
+                print("\n".join(inspected["lines"](options["verbose"])))
+        if options["json"]:
+            print_json(told if len(told) > 1 else told[0])
+        return errors.EXIT_FAILED if refused else 0
+
+
+def _onnx(path: Path) -> dict[str, Any]:
+    from buildlib.artifact.onnx_reader import inspect_onnx
+    from buildlib.core.onnx_text import describe_onnx
+
+    inspection = inspect_onnx(path)
+    return {
+        "refused": False,
+        "json": {"onnx": msgspec.to_builtins(inspection)},
+        "lines": lambda verbose: [path.name, *describe_onnx(inspection)],
+    }
+
+
+def _artifact(session: Session, path: Path, options: Any) -> dict[str, Any]:
+    from buildlib.artifact.describe import as_json, describe_inspection, describe_verdict
+    from buildlib.artifact.examine import examine
+    from buildlib.artifact.inspect_file import inspect_artifact
+
+    if not options["model"]:
+        inspection = inspect_artifact(path)
+        return {
+            "refused": False,
+            "json": as_json(inspection, None),
+            "lines": lambda verbose: describe_inspection(inspection, verbose=verbose),
+        }
+    from buildlib.commands.base import chosen_models
+    from buildlib.steps.verify import expected_of
+
+    (name,) = chosen_models(session, [options["model"]])
+    found, verdict = examine(path, expected_of(session.subject(name)))
+    return {
+        "refused": not verdict.good,
+        "json": as_json(found, verdict),
+        "lines": lambda verbose: [
+            *(describe_inspection(found, verbose=verbose) if found else [path.name]),
+            *describe_verdict(verdict),
+        ],
+    }
