@@ -6,6 +6,7 @@ no ETag: if the whole is wrong after a resume, it is fetched once more from its 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -14,12 +15,12 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from buildlib.core.file_kinds import what_else
-from buildlib.errors import SourceError, SourceUnavailable
+from buildlib.errors import SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import SourceContext
 from buildlib.sources.http_client import open_url, shown
 from buildlib.store import files
@@ -138,7 +139,7 @@ def _once(wanted: Wanted, part: Path, context: SourceContext) -> None:
         raise _unreachable(wanted, error.reason) from None
     except (TimeoutError, socket.timeout):  # noqa: UP041 - one class since 3.10, named twice for the reader
         raise _Broken(f"silent for {wanted.timeout:g} s") from None
-    except (http.client.HTTPException, ConnectionError, ssl.SSLError) as error:
+    except (http.client.HTTPException, OSError) as error:
         raise _Broken(f"the connection broke ({type(error).__name__})") from None
 
 
@@ -194,10 +195,8 @@ def _receive(
         )
     if total is not None and total > most:
         raise _too_large(wanted, most, total)
-    with part.open("r+b" if start else "wb") as file:
-        file.seek(start)
-        file.truncate()
-        received = start
+    received = start
+    with _Writer(part, start) as file:
         # read1: a connection that breaks keeps what came; read(n) would lose up to a block.
         while block := response.read1(BLOCK):
             received += len(block)
@@ -206,13 +205,53 @@ def _receive(
             file.write(block)
             context.events.progress(context.subject, "source", received, total)
             context.check_cancelled()
-        file.flush()
-        os.fsync(file.fileno())
     if total is not None and received < total:
         raise _Broken(f"the connection ended at {received} of {total} bytes")
     if wanted.size is not None and received < wanted.size:
         # Without a stated length a cut looks like an end.
         raise _Broken(f"the connection ended at {received} of {wanted.size} bytes")
+
+
+class _Writer:
+    """The part, written from `start` on. What the disk refuses is a StoreError, told from what the network does."""
+
+    def __init__(self, part: Path, start: int) -> None:
+        self.part = part
+        with self._disk():
+            self.file = part.open("r+b" if start else "wb")
+            if start:
+                self.file.seek(start)
+                self.file.truncate()
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"cannot be written: {error.strerror or error}",
+                where=str(self.part),
+                remedy="check the free space (`df -h`), then run doit again: it goes on from what came",
+            ) from error
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def write(self, block: bytes) -> None:
+        with self._disk():
+            self.file.write(block)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            with self._disk():
+                self.file.flush()
+                os.fsync(self.file.fileno())
+                self.file.close()
+        except StoreError:
+            with contextlib.suppress(OSError):
+                self.file.close()
+            if kind is None:
+                raise
 
 
 def _promised(wanted: Wanted, response: http.client.HTTPResponse, offset: int) -> tuple[int | None, int]:

@@ -8,7 +8,9 @@ submodule has anything to act on.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from buildlib.core.catalog import GitSource
 from buildlib.core.git_reference import check_reference, is_abbreviated, is_commit, is_local
@@ -16,7 +18,7 @@ from buildlib.core.lfs_pointer import POINTER_LIMIT, LfsPointer, parse_pointer
 from buildlib.core.lockfile import Pin
 from buildlib.errors import SourceError
 from buildlib.ports.source import Fetched, Observed, SourceContext
-from buildlib.sources.git_command import Git
+from buildlib.sources.git_command import Git, MirrorDamaged
 from buildlib.sources.lfs import fetch_object
 
 
@@ -46,14 +48,9 @@ class Reader:
         observed = self.observe()
         commit = observed.detail["commit"]
         git = self._mirror()
-        with git.lock:
-            self._bring(git, commit)
-            blob, size = self._find(git, commit)
-            pointer = self._pointer(git, blob, size)
-            sha256 = git.blob_to_file(blob, size, into) if pointer is None else pointer.oid
+        sha256, size, pointer = _on_sound_mirror(git, lambda: self._take(git, commit, into))
         if pointer is not None:
             fetch_object(git, self.spec, commit, pointer, into, self.context)
-            size = pointer.size
         if observed.sha256 not in (None, sha256):
             into.unlink(missing_ok=True)
             raise SourceError(
@@ -67,17 +64,22 @@ class Reader:
             path=into, sha256=sha256, size=size, detail=self._detail(commit, pointer.oid if pointer else None)
         )
 
+    def _take(self, git: Git, commit: str, into: Path | None) -> tuple[str, int, LfsPointer | None]:
+        """sha256 and size of the commit's file, and its pointer; a file that is in git itself is written to `into`."""
+        self._bring(git, commit)
+        blob, size = self._find(git, commit)
+        pointer = self._pointer(git, blob, size)
+        if pointer is not None:
+            return pointer.oid, pointer.size, pointer
+        return (git.blob_sha256(blob) if into is None else git.blob_to_file(blob, size, into)), size, None
+
     def resolve(self) -> Pin:
         """Where the ref points now, and what lies there."""
         spec = self.spec
         check_reference(spec.repository, spec.ref, spec.path)
         git = self._mirror()
         commit = spec.ref if is_commit(spec.ref) else self._ask(git)
-        with git.lock:
-            self._bring(git, commit)
-            blob, size = self._find(git, commit)
-            pointer = self._pointer(git, blob, size)
-            sha256 = pointer.oid if pointer else git.blob_sha256(blob)
+        sha256, size, pointer = _on_sound_mirror(git, lambda: self._take(git, commit, None))
         return Pin(
             repository=spec.repository,
             ref=spec.ref,
@@ -85,7 +87,7 @@ class Reader:
             commit=commit,
             lfs=pointer.oid if pointer else None,
             sha256=sha256,
-            size=pointer.size if pointer else size,
+            size=size,
         )
 
     def _pin(self) -> Pin | None:
@@ -170,3 +172,16 @@ class Reader:
 
     def _pointer(self, git: Git, blob: str, size: int) -> LfsPointer | None:
         return parse_pointer(git.blob(blob)) if size < POINTER_LIMIT else None
+
+
+_Result = TypeVar("_Result")
+
+
+def _on_sound_mirror(git: Git, action: Callable[[], _Result]) -> _Result:
+    """Does it alone with the mirror, and once more on a fresh one where the mirror is damaged: it is disposable."""
+    with git.lock:
+        try:
+            return action()
+        except MirrorDamaged:
+            git.discard()
+            return action()

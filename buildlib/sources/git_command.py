@@ -27,6 +27,10 @@ _LOCKS: dict[str, threading.RLock] = {}
 _LOCKS_LOCK = threading.Lock()
 
 
+class MirrorDamaged(SourceUnavailable):
+    """The mirror here cannot be read, after a power cut for example."""
+
+
 class Git:
     """One remote repository and its bare mirror here. The mirror is disposable."""
 
@@ -34,6 +38,7 @@ class Git:
         self.repository = repository
         self.mirror = mirror
         self.context = context
+        self.partial = True
         with _LOCKS_LOCK:
             self.lock = _LOCKS.setdefault(str(mirror), threading.RLock())
             """Two models may share a repository; its mirror serves one thread at a time."""
@@ -65,6 +70,7 @@ class Git:
             return
         if b"not our ref" not in finished.stderr and b"unadvertised object" not in finished.stderr:
             raise self._failure(finished.stderr)
+        self.partial = False
         everything = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
         self._run("fetch", "--quiet", "--no-write-fetch-head", "--", "origin", *everything, limit=_FETCH_LIMIT)
         if not self.has_commit(commit):
@@ -114,7 +120,7 @@ class Git:
             self._run("cat-file", "blob", blob, stdout=file)
             file.seek(0, os.SEEK_END)
             if file.tell() != size:
-                raise SourceError("git gave a part of the file", where=self.repository, expected=str(size))
+                raise MirrorDamaged("git gave a part of the file", where=self.repository, expected=f"{size} bytes")
         return files.hash_file(into)
 
     def config_of(self, commit: str, path: str, name: str) -> str | None:
@@ -135,20 +141,34 @@ class Git:
 
         Not written into the mirror: there, every look at a missing object would go to the network.
         """
-        return {
-            "remote.origin.url": self.repository,
-            "remote.origin.promisor": "true",
-            "remote.origin.partialCloneFilter": "blob:none",
-        }
+        remote = {"remote.origin.url": self.repository}
+        if self.partial:
+            remote |= {"remote.origin.promisor": "true", "remote.origin.partialCloneFilter": "blob:none"}
+        return remote
+
+    def discard(self) -> None:
+        """Removes the mirror: the next fetch starts anew, and with all files of the commit, for servers that promise
+        to send single ones and then do not."""
+        self.partial = False
+        self._remove()
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.mirror, ignore_errors=True)
 
     def _init(self, commit: str) -> None:
-        if not (self.mirror / "HEAD").is_file():
-            self.mirror.parent.mkdir(parents=True, exist_ok=True)
-            fresh = Path(tempfile.mkdtemp(prefix="new-", dir=self.mirror.parent))
-            form = f"--object-format={'sha256' if len(commit) == 64 else 'sha1'}"
-            self._run("init", "--quiet", "--bare", form, "--template=", "--", str(fresh), bare=True)
-            shutil.rmtree(self.mirror, ignore_errors=True)
-            fresh.rename(self.mirror)
+        """A mirror that can take a fetch. The caller owns it, so locks in it were left by a git that was killed."""
+        if (self.mirror / "HEAD").is_file():
+            left = [*self.mirror.glob("*.lock"), *self.mirror.glob("objects/pack/tmp_*")]
+            for path in left:
+                path.unlink(missing_ok=True)
+            return
+        fresh = self.mirror.with_suffix(".new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        form = f"--object-format={'sha256' if len(commit) == 64 else 'sha1'}"
+        self._run("init", "--quiet", "--bare", form, "--template=", "--", str(fresh), bare=True)
+        self._remove()
+        fresh.rename(self.mirror)
 
     def _run(
         self,
@@ -164,6 +184,13 @@ class Git:
             *arguments, stdin=stdin, stdout=stdout, local=local, bare=bare, limit=limit, env=env or {}
         )
         if finished.returncode != 0:
+            if local:
+                raise MirrorDamaged(
+                    _DAMAGED,
+                    where=str(self.mirror),
+                    got=_last_line(finished.stderr.decode(errors="replace")),
+                    remedy="delete that folder and run doit again",
+                )
             raise self._failure(finished.stderr)
         return finished.stdout or b""
 
@@ -213,7 +240,8 @@ class Git:
         low = text.lower()
         for sign, what, remedy in _SIGNS:
             if sign in low:
-                return SourceUnavailable(what, where=self.repository, got=_last_line(text), remedy=remedy)
+                kind = MirrorDamaged if what == _DAMAGED else SourceUnavailable
+                return kind(what, where=self.repository, got=_last_line(text), remedy=remedy)
         return SourceUnavailable(
             "git could not read the repository",
             where=self.repository,
@@ -223,7 +251,17 @@ class Git:
 
 
 _LOGIN = "log in once with git itself (a credential helper or an ssh key); nothing is asked during a build"
+_DAMAGED = "the mirror of the repository is damaged"
+_ANEW = "delete .build/sources/git and run doit again"
 _SIGNS = (
+    ("corrupt", _DAMAGED, _ANEW),
+    ("inflate", _DAMAGED, _ANEW),
+    ("bad object", _DAMAGED, _ANEW),
+    ("unable to read", _DAMAGED, _ANEW),
+    ("is far too short to be a packfile", _DAMAGED, _ANEW),
+    ("all necessary objects", _DAMAGED, _ANEW),
+    ("not our ref", _DAMAGED, _ANEW),
+    ("unadvertised object", _DAMAGED, _ANEW),
     ("terminal prompts disabled", "the repository wants a login", _LOGIN),
     ("authentication failed", "the repository refuses the login", _LOGIN),
     ("permission denied (publickey", "the host refuses the ssh key", _LOGIN),

@@ -223,6 +223,8 @@ class GitHost:
     lfs_login: bool = False
     git_login: bool = False
     href_scheme: str = ""
+    old_protocol: bool = False
+    """Speaks the first protocol only, which gives no single commit or file that no ref names."""
     cut_after: list[int] = field(default_factory=list)
 
 
@@ -314,7 +316,7 @@ def git_host(tmp_path: Path) -> Iterator[GitHost]:
                 "PATH": os.environ["PATH"],
                 "GIT_PROJECT_ROOT": str(root),
                 "GIT_HTTP_EXPORT_ALL": "1",
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                "GIT_PROTOCOL": "" if host.old_protocol else self.headers.get("Git-Protocol", ""),
                 "PATH_INFO": http.server.urllib.parse.unquote(path),
                 "QUERY_STRING": query,
                 "REQUEST_METHOD": self.command,

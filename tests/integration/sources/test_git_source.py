@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from buildlib.core.catalog import GitSource
 from buildlib.errors import Cancelled, SourceError, SourceUnavailable
 from buildlib.ports.source import SourceContext
 from buildlib.sources import reader
+
+from .conftest import git
 
 Make = Callable[..., SourceContext]
 ONNX = bytes(range(256)) * 2000
@@ -197,10 +201,26 @@ def test_a_login_is_never_asked_for(repository, git_host, context: Make) -> None
         reader(source(over_http(git_host, repository)), context()).resolve()
 
 
-def test_hooks_and_a_surrounding_git_do_nothing(
-    repository, context: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("filtering", ["true", "false"])
+@pytest.mark.parametrize("old", [True, False])
+def test_a_server_of_the_first_protocol_gives_tips_and_older_commits(
+    repository, git_host, context: Make, tmp_path: Path, filtering: str, old: bool
 ) -> None:
-    repository.commit(PATH, ONNX)
+    git_host.old_protocol = True
+    git("config", "uploadpack.allowFilter", filtering, cwd=repository.bare)
+    commit = repository.commit(PATH, ONNX)
+    if old:
+        repository.commit(PATH, b"newer" * 100)
+    reference = source(over_http(git_host, repository), ref=commit)
+    assert reader(reference, context()).fetch(tmp_path / "m.onnx").sha256 == sha(ONNX)
+
+
+def test_hooks_and_a_surrounding_git_do_nothing(
+    repository, git_host, context: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git_host.old_protocol = True  # there, an older commit comes with all refs, and writing refs calls a hook
+    commit = repository.commit(PATH, ONNX)
+    repository.commit(PATH, b"newer" * 100)
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     for name in ("reference-transaction", "post-checkout", "post-merge", "pre-auto-gc"):
@@ -212,8 +232,7 @@ def test_hooks_and_a_surrounding_git_do_nothing(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
-    pin = reader(source(str(repository.bare)), context()).resolve()
-    reader(source(str(repository.bare)), context(pin)).fetch(tmp_path / "m.onnx")
+    reader(source(over_http(git_host, repository), ref=commit), context()).fetch(tmp_path / "m.onnx")
     assert not (tmp_path / "ran").exists()
 
 
@@ -228,7 +247,8 @@ def test_an_insteadof_cannot_bring_a_helper_back(
     context: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "gitconfig"
-    config.write_text(f'[url "ext::sh -c touch% {tmp_path}/ran% "]\n\tinsteadOf = https://models.invalid/\n')
+    rewrite = f'[url "ext::sh -c touch% {tmp_path}/ran% "]\n\tinsteadOf = https://models.invalid/\n'
+    config.write_text(rewrite + '[protocol "ext"]\n\tallow = always\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     with pytest.raises(SourceUnavailable, match="not allowed"):
         reader(source("https://models.invalid/x.git"), context()).resolve()
@@ -241,6 +261,57 @@ def test_a_cancelled_fetch_ends_git(repository, context: Make, tmp_path: Path) -
     cancel.set()
     with pytest.raises(Cancelled):
         reader(source(str(repository.bare), ref=commit), context(cancel=cancel)).fetch(tmp_path / "m.onnx")
+
+
+def test_a_git_that_hangs_is_ended_when_the_run_is(context: Make, tmp_path: Path) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    cancel = threading.Event()
+    timer = threading.Timer(0.5, cancel.set)
+    timer.start()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/x.git"
+    with listener, pytest.raises(Cancelled):
+        reader(source(address), context(cancel=cancel)).resolve()
+    timer.join()
+
+
+def test_two_models_may_fetch_from_one_repository_at_once(repository, context: Make, tmp_path: Path) -> None:
+    commits = [repository.commit(f"m{number}.onnx", ONNX + bytes([number])) for number in range(4)]
+    settings = context()
+
+    def fetch(number: int) -> str:
+        reference = source(str(repository.bare), ref=commits[number], path=f"m{number}.onnx")
+        return reader(reference, settings).fetch(tmp_path / f"{number}.onnx").sha256
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fetch, range(4))) == [sha(ONNX + bytes([number])) for number in range(4)]
+
+
+def test_a_killed_fetch_leaves_a_mirror_that_still_works(repository, context: Make, tmp_path: Path) -> None:
+    commit = repository.commit(PATH, ONNX)
+    reference = source(str(repository.bare), ref=commit)
+    reader(reference, context()).fetch(tmp_path / "m.onnx")
+    mirror = next((context().state / "git").iterdir())
+    (mirror / "shallow.lock").touch()
+    (mirror / "objects" / "pack" / "tmp_pack_x").touch()
+    newer = repository.commit(PATH, ONNX + b"newer")
+    fetched = reader(source(str(repository.bare), ref=newer), context()).fetch(tmp_path / "n.onnx")
+    assert fetched.sha256 == sha(ONNX + b"newer")
+
+
+def test_a_damaged_mirror_is_made_anew(repository, context: Make, tmp_path: Path) -> None:
+    commit = repository.commit(PATH, ONNX)
+    reference = source(str(repository.bare), ref=commit)
+    reader(reference, context()).fetch(tmp_path / "m.onnx")
+    mirror = next((context().state / "git").iterdir())
+    blob = repository.git("rev-parse", f"HEAD:{PATH}")
+    packs = list(mirror.glob("objects/pack/*.pack"))
+    loose = mirror / "objects" / blob[:2] / blob[2:]
+    assert packs or loose.exists()
+    for damaged in [*packs, *([loose] if loose.exists() else [])]:
+        damaged.chmod(0o600)
+        damaged.write_bytes(damaged.read_bytes()[:-3000] + b"x" * 3000)
+    assert reader(reference, context()).fetch(tmp_path / "n.onnx").sha256 == sha(ONNX)
+    assert (tmp_path / "n.onnx").read_bytes() == ONNX
 
 
 # git-lfs

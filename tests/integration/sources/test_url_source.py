@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buildlib.core.catalog import UrlSource
-from buildlib.errors import Cancelled, SourceError, SourceUnavailable
+from buildlib.errors import Cancelled, SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import SourceContext
 from buildlib.sources import download, reader
 
@@ -194,6 +194,16 @@ def test_a_cancelled_download_stops_and_keeps_what_came(served, context: Make, t
         fetch(served, context, tmp_path / "m.onnx", cancel=cancel)
     assert not (tmp_path / "m.onnx").exists()
     assert 0 < (tmp_path / "m.onnx.part").stat().st_size <= len(CONTENT)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_no_network_fault(served, context: Make, tmp_path: Path) -> None:
+    served.files["/m.onnx"] = CONTENT
+    (tmp_path / "m.onnx.part").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="No space left"):
+        fetch(served, context, tmp_path / "m.onnx")
+    assert len(served.seen) == 1
+    assert not (tmp_path / "m.onnx").exists()
 
 
 def test_a_file_url_is_copied_and_checked(context: Make, tmp_path: Path) -> None:
