@@ -251,7 +251,8 @@ def _upper_escapes(url: str) -> str:
 class Change:
     """What a publish does to every manifest of a target; a value, so that a journal can hold it.
 
-    kind "set": the entries in wanted, in the bundle of that name. "add": one bundle from values. "remove": the bundle.
+    kind "set": the entries in wanted, in the bundle of that name. "add": the same, where the bundle is not there yet
+    all of it from values. "remove": the bundle.
     """
 
     kind: Literal["set", "add", "remove"]
@@ -262,11 +263,13 @@ class Change:
 
     def apply(self, data: bytes, where: str) -> bytes:
         """The manifest after the change; the same bytes where it is already made. Raises TargetError."""
-        if self.kind == "set":
-            for wanted in self.wanted:
-                data = edit_entry(data, wanted, self.short_name, ref=self.ref, where=where)
-            return data
-        there = any(bundle.short_name == self.short_name for bundle in Manifest(data, where).bundles())
+        there = self.kind == "set" or any(
+            bundle.short_name == self.short_name for bundle in Manifest(data, where).bundles()
+        )
         if self.kind == "remove":
             return remove_bundle(data, str(self.short_name), ref=self.ref, where=where) if there else data
-        return data if there else add_bundle(data, self.values, where=where)
+        if not there:
+            return add_bundle(data, self.values, where=where)
+        for wanted in self.wanted:
+            data = edit_entry(data, wanted, self.short_name, ref=self.ref, where=where)
+        return data

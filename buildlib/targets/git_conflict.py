@@ -11,7 +11,7 @@ from buildlib.errors import BuildError, TargetError
 from buildlib.ports.target import Check, Request
 from buildlib.targets import git_plan
 from buildlib.targets.git_commands import Git
-from buildlib.targets.git_plan import Plan
+from buildlib.targets.publication import ManifestPlan, Plan
 
 Seen = Mapping[str, Mapping[str, Entry]]
 """manifest -> file name -> the entry as we first saw it in this run."""
@@ -61,7 +61,7 @@ def hand_edits(root: Path, plan: Plan) -> Iterator[Check]:
         )
 
 
-def _same_entry_edited(here: bytes, manifest: git_plan.ManifestPlan, plan: Plan) -> bool:
+def _same_entry_edited(here: bytes, manifest: ManifestPlan, plan: Plan) -> bool:
     for wanted in plan.change.wanted:
         if plan.change.kind != "set":
             return False

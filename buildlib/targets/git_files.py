@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from buildlib.core import release
 from buildlib.core.catalog import Model, Target
@@ -17,20 +16,7 @@ from buildlib.store import files
 from buildlib.targets import git_tree
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_tree import TreeEdit, TreeFile
-
-
-@dataclass(frozen=True, kw_only=True)
-class FilePlan:
-    """One artifact. path: of the whole file; pieces: of what stands in the tree for it. present: it does already."""
-
-    artifact: Artifact
-    path: str
-    storage: Storage
-    chunks: tuple[Chunk, ...]
-    removed: tuple[str, ...]
-    present: bool
-    url: str | None
-    old_size: int | None
+from buildlib.targets.publication import FilePlan, pieces_of
 
 
 def stage_file(git: Git, file: FilePlan) -> Iterator[TreeEdit]:
@@ -45,7 +31,7 @@ def stage_file(git: Git, file: FilePlan) -> Iterator[TreeEdit]:
         yield TreeEdit(path=file.path, oid=oid)
     else:
         directory = PurePosixPath(file.path).parent
-        for chunk, piece in zip(file.chunks, _pieces(artifact.path), strict=True):
+        for chunk, piece in zip(file.chunks, pieces_of(artifact.path), strict=True):
             path = str(directory / chunk.file_name)
             oid = git_tree.stage_plain(git, path, piece)
             _read_back(git, oid, chunk.sha256, path)
@@ -94,7 +80,7 @@ def plan_file(
         names = release.chunk_names(artifact.file_name, artifact.size)
         chunks = tuple(
             Chunk(file_name=name, sha256=hashlib.sha256(piece).hexdigest())
-            for name, piece in zip(names, _pieces(artifact.path), strict=True)
+            for name, piece in zip(names, pieces_of(artifact.path), strict=True)
         )
         standing = {f"{directory}/{name}" for name in (*names, release.chunk_manifest_name(artifact.file_name))}
         present = (
@@ -159,11 +145,3 @@ def _check_case(path: str, git: Git, tree: Mapping[str, TreeFile]) -> None:
             got=twins[0],
             remedy="spell the artifact's name as it is published",
         )
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        first = True
-        while (piece := file.read(release.CHUNK_SIZE)) or first:
-            first = False
-            yield piece

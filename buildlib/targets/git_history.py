@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 
 from buildlib.core import release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.manifest import Entry
-from buildlib.core.manifest_edit import Change, Wanted
+from buildlib.core.manifest_edit import Change
 from buildlib.errors import TargetError
 from buildlib.ports.target import PublishedFile
-from buildlib.targets import git_plan, git_tree
+from buildlib.targets import git_plan, git_tree, publication
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_tree import TreeEdit, TreeFile
 
@@ -76,7 +75,7 @@ def former(git: Git, target: Target, model: Model, head: str) -> Former:
     old_tree = git_tree.files_at(git, parent, directory)
     old_mine = {path: file for path, file in old_tree.items() if _is_ours(path, directory, names)}
     entries = git_plan.entries_at(git, target, model, parent)
-    change = _change_back(model, entries, names)
+    change = publication.change_back(model, publication.former_entries(entries))
     edits = [
         TreeEdit(path=path, oid=old_mine[path].oid if path in old_mine else None, mode=file.mode)
         for path, file in {**mine, **old_mine}.items()
@@ -101,26 +100,6 @@ def former(git: Git, target: Target, model: Model, head: str) -> Former:
         for wanted in change.wanted
     )
     return Former(edits=tuple(edits), change=change, files=files)
-
-
-def _change_back(model: Model, entries: Mapping[str, Mapping[str, Entry]], names: list[str]) -> Change:
-    bundle = model.bundle
-    short_name, ref = (bundle.short_name, bundle.ref) if bundle else (None, None)
-    old = next((found for found in entries.values() if found), None)
-    if old is None:
-        return Change(kind="remove", short_name=short_name, ref=ref)
-    wanted = tuple(
-        Wanted(
-            file_name=name,
-            sha256=old[name].sha256,
-            url=old[name].url,
-            chunks=old[name].chunks,
-            build_time=old[name].build_time,
-        )
-        for name in names
-        if name in old
-    )
-    return Change(kind="set", short_name=short_name, ref=ref, wanted=wanted)
 
 
 def _is_ours(path: str, directory: str, names: list[str]) -> bool:

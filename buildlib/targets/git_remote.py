@@ -6,7 +6,7 @@ from buildlib.core.catalog import Target
 from buildlib.errors import TargetError
 from buildlib.ports.target import Check
 from buildlib.targets.git_commands import Git
-from buildlib.targets.git_plan import Plan
+from buildlib.targets.publication import Plan
 
 
 class Moved(Exception):

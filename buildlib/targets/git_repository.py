@@ -21,13 +21,22 @@ from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Check, Observation, Published, PublishedFile, Request, TargetState
 from buildlib.store import files, locks
-from buildlib.targets import git_aftermath, git_conflict, git_history, git_plan, git_preconditions, git_remote, git_tree
+from buildlib.targets import (
+    git_aftermath,
+    git_conflict,
+    git_history,
+    git_plan,
+    git_preconditions,
+    git_remote,
+    git_tree,
+    publication,
+)
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_journal import PENDING, Journal, Settling, settle, worktree_oids
 from buildlib.targets.git_known import Known
-from buildlib.targets.git_plan import Plan
 from buildlib.targets.git_preconditions import Repository, open_repository
 from buildlib.targets.git_tree import TreeEdit
+from buildlib.targets.publication import Plan
 
 LOCK_WAIT = 600.0
 """Seconds that a publish waits for another one in the same clone."""
@@ -63,7 +72,7 @@ class GitRepository:
         entries = {}
         for path in self._settings.manifests:
             try:
-                entries[path] = git_plan.entries_in((self._root / path).read_bytes(), path, model)
+                entries[path] = publication.entries_in((self._root / path).read_bytes(), path, model)
             except (OSError, BuildError) as error:
                 entries[path] = {}
                 problems.append(error.headline() if isinstance(error, BuildError) else f"{path}: {error.strerror}")

@@ -1,0 +1,122 @@
+"""Artifacts in a directory: whole or in chunks, each read back after it was written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from buildlib.core import release
+from buildlib.core.manifest import Chunk
+from buildlib.core.release import Storage
+from buildlib.errors import InputChanged, TargetError
+from buildlib.ports.target import Artifact
+from buildlib.store import files
+from buildlib.targets.publication import FilePlan, pieces_of
+
+
+class FolderFiles:
+    """Files below a root. AppleDouble companions (`._NAME`) are never taken for files."""
+
+    def __init__(self, root: Path, hash_file: Callable[[Path], str]) -> None:
+        self._root = root
+        self._hash = hash_file
+
+    def pieces(self, directory: str, name: str) -> list[str]:
+        """Chunks of a file and their count, as they stand there."""
+        where = self._root / directory
+        names = sorted(path.name for path in where.iterdir()) if where.is_dir() else []
+        return [f"{directory}/{found}" for found in names if release.is_piece_of(found, name)]
+
+    def sha256(self, directory: str, name: str) -> str | None:
+        """Of a file, whole or in chunks; None where it is not there."""
+        whole = self._root / directory / name
+        if whole.is_file():
+            return self._hash(whole)
+        pieces = [path for path in self.pieces(directory, name) if not path.endswith(".chunkmanifest")]
+        if not pieces:
+            return None
+        hasher = hashlib.sha256()
+        for piece in pieces:
+            with (self._root / piece).open("rb") as file:
+                while block := file.read(files.BLOCK):
+                    hasher.update(block)
+        return hasher.hexdigest()
+
+    def plan(self, artifact: Artifact, directory: str, storage: Storage | None, url: str | None) -> FilePlan:
+        """What an artifact needs in the folder. Raises TargetError where its bytes are wrong or names collide."""
+        if files.hash_file(artifact.path) != artifact.sha256:
+            raise TargetError(
+                "the artifact's bytes are not those that were verified",
+                where=str(artifact.path),
+                expected=artifact.sha256,
+                remedy="run doit again; it restores the file from the content store",
+                guide="12",
+            )
+        path = f"{directory}/{artifact.file_name}"
+        self._check_case(directory, artifact.file_name)
+        pieces = self.pieces(directory, artifact.file_name)
+        whole = self._root / path
+        chosen: Storage = storage or ("chunks" if pieces and not whole.exists() else "plain")
+        chunks: tuple[Chunk, ...] = ()
+        if chosen == "chunks":
+            names = release.chunk_names(artifact.file_name, artifact.size)
+            chunks = tuple(
+                Chunk(file_name=name, sha256=hashlib.sha256(piece).hexdigest())
+                for name, piece in zip(names, pieces_of(artifact.path), strict=True)
+            )
+            standing = {f"{directory}/{name}" for name in (*names, release.chunk_manifest_name(artifact.file_name))}
+            removed = ({*pieces, path} if whole.exists() else set(pieces)) - standing
+            present = (
+                not removed
+                and standing == set(pieces)
+                and all(self._hash(self._root / directory / chunk.file_name) == chunk.sha256 for chunk in chunks)
+            )
+        else:
+            removed = set(pieces)
+            present = not removed and whole.is_file() and self._hash(whole) == artifact.sha256
+        old = [self._root / piece for piece in pieces] or ([whole] if whole.is_file() else [])
+        return FilePlan(
+            artifact=artifact,
+            path=path,
+            storage=chosen,
+            chunks=chunks,
+            removed=tuple(sorted(removed)),
+            present=present,
+            url=url,
+            old_size=sum(file.stat().st_size for file in old) if old else None,
+        )
+
+    def write(self, file: FilePlan) -> None:
+        """Copies an artifact in and reads it back from the share. Raises InputChanged, StoreError."""
+        where = (self._root / file.path).parent
+        if file.storage == "chunks":
+            for chunk, piece in zip(file.chunks, pieces_of(file.artifact.path), strict=True):
+                files.write(where / chunk.file_name, piece)
+                _read_back(where / chunk.file_name, chunk.sha256)
+            count = str(len(file.chunks)).encode()
+            files.write(where / release.chunk_manifest_name(file.artifact.file_name), count)
+        else:
+            files.copy(file.artifact.path, self._root / file.path)
+            _read_back(self._root / file.path, file.artifact.sha256)
+        for path in file.removed:
+            (self._root / path).unlink(missing_ok=True)
+            (self._root / path).with_name("._" + Path(path).name).unlink(missing_ok=True)
+
+    def _check_case(self, directory: str, name: str) -> None:
+        where = self._root / directory
+        for found in where.iterdir() if where.is_dir() else ():
+            if found.name != name and found.name.casefold() == name.casefold():
+                raise TargetError(
+                    "a file that differs in upper and lower case only is there already",
+                    where=str(where),
+                    expected=name,
+                    got=found.name,
+                    remedy="spell the artifact's name as it is published",
+                )
+
+
+def _read_back(path: Path, sha256: str) -> None:
+    stored = files.hash_file(path)
+    if stored != sha256:
+        raise InputChanged("the artifact changed while it was copied", where=str(path), expected=sha256, got=stored)
