@@ -167,6 +167,16 @@ models:
     assert models["a"].flags == models["b"].flags == {"IMAGE": "1"}
 
 
+def test_an_alias_may_stand_for_one_value_and_for_a_key_used_as_value() -> None:
+    text = """\
+models:
+  a: {source: &s /x, artifact: a.pkl, frame_skip: &n 2}
+  &b b: {source: *s, artifact: b.pkl, frame_skip: *n, display_name: *b}
+"""
+    b = parse_catalog(text, path="m", environ={}).models["b"]
+    assert (b.sources, b.frame_skip, b.display_name) == ({"supercombo": PathSource(path="/x")}, 2, "b")
+
+
 def test_dollars_variables_and_defaults() -> None:
     text = """\
 models:

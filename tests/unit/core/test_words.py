@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from buildlib.core import names, words
 from tests.unit.core.refusals import device, problems, target
 
 SOURCES = {
@@ -89,6 +90,38 @@ SOURCES = {
 def test_a_wrong_source_is_named_with_its_line(case: str) -> None:
     source, expected = SOURCES[case]
     assert problems(f"models:\n  a:\n    source: {source}\n    artifact: a.pkl\n") == (f"models.yaml:{expected}",)
+
+
+GOOD_URLS = ["https://example.com/a%20b.onnx", "http://127.0.0.1:8000/x", "file:///Volumes/share/x.onnx"]
+BAD_URLS = [
+    "file://",
+    "file://host",
+    "https://",
+    "https:///x",
+    "https://x:port/y",
+    "https://x/a b",
+    "https://[x/y",
+    "x.onnx",
+]
+GOOD_REPOSITORIES = ["https://x/y.git", "ssh://git@x:22/y", "git@x:y.git", "file:///x", "/x", "~/x", "sub/x"]
+BAD_REPOSITORIES = ["", "-x", "ext::x", "fd::17", "ftp://x/y", "https://u:p@x/y", "ssh://-x/y", "-x@y:z", "../x"]
+
+
+def test_urls_that_can_be_fetched_are_taken_and_others_are_not() -> None:
+    assert [text for text in GOOD_URLS if words.url(text)] == []
+    assert [text for text in BAD_URLS if not words.url(text)] == []
+
+
+def test_paths_that_stay_in_the_project_or_are_absolute_are_taken_and_others_are_not() -> None:
+    good = ["x", "a/../x", "./a/./../x", "a//b", "/x/../y", "~/x", "a b/é.onnx"]
+    bad = ["", "..", "./../x", "a/./../../x", "a//../../x", "~root/x", "-x", "a\nb", "a\0b"]
+    assert [text for text in good if names.local_path(text)] == []
+    assert [text for text in bad if not names.local_path(text)] == []
+
+
+def test_repositories_that_git_may_fetch_from_are_taken_and_others_are_not() -> None:
+    assert [text for text in GOOD_REPOSITORIES if words.git_repository(text)] == []
+    assert [text for text in BAD_REPOSITORIES if not words.git_repository(text)] == []
 
 
 DEVICES = {
