@@ -21,6 +21,7 @@ OPS = {
     "probe": "probe",
     "receive_begin": "receive",
     "receive": "receive",
+    "receive_finish": "receive",
     "send": "send",
     "hash": "send",
     "job_start": "start",

@@ -14,6 +14,7 @@ from .guard import require_offroad
 from .hashes import BLOCK, hash_file
 from .main import Request
 from .places import hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
+from .trailing import Trailing
 from .wire import Refusal
 
 TYPE_CHECKING = False
@@ -92,9 +93,17 @@ def do_receive(request: Request) -> dict[str, Any]:
     make_dirs(part.folder)
     if offset == start:
         require_space(part.folder, end - start)
+    digest = None
     handle = os.open(part.part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
-        offset = _write(request, handle, part, start, end, offset)
+        trailing = Trailing(handle) if (start, end) == (0, part.size) else None
+        try:
+            offset = _write(request, handle, part, start, end, offset, trailing)
+        finally:
+            if trailing is not None:
+                trailing.stop()
+        if trailing is not None and offset == end:
+            digest = trailing.finish()
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -102,14 +111,29 @@ def do_receive(request: Request) -> dict[str, Any]:
         raise Refusal("transfer", "the upload ended early", where=part.device_path, expected=f"{end}", got=f"{offset}")
     if not request.args.get("finish"):
         return {"done": offset, "finished": False}
-    _finish(request, part)
+    _finish(request, part, digest)
     return {"done": part.size, "finished": True}
 
 
-def _write(request: Request, handle: int, part: Part, start: int, end: int, offset: int) -> int:
+def do_receive_finish(request: Request) -> dict[str, Any]:
+    """All ranges have come: checks the whole and renames it. Repeated, it finds the file in its place."""
+    part = Part(request)
+    if not os.path.exists(part.part) and os.path.isfile(part.path):
+        return {"finished": hash_file(part.path)[0] == part.sha256}
+    require_offroad(request.places)
+    _finish(request, part, None)
+    return {"finished": True}
+
+
+def _write(
+    request: Request, handle: int, part: Part, start: int, end: int, offset: int, trailing: Trailing | None
+) -> int:
+    """Writes the body from `offset` on; the offset that was reached."""
     note = os.open(part.note(start, end), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     noted = asked = offset
     last_look = time.monotonic()
+    if trailing is not None:
+        trailing.reached = offset
     try:
         while offset < end:
             block = request.body.read(min(BLOCK, end - offset))
@@ -120,6 +144,8 @@ def _write(request: Request, handle: int, part: Part, start: int, end: int, offs
                 count = os.pwrite(handle, view, offset)
                 offset += count
                 view = view[count:]
+            if trailing is not None:
+                trailing.reached = offset
             if offset - noted >= NOTE_EVERY:
                 os.pwrite(note, b"%020d" % offset, 0)
                 noted = offset
@@ -133,9 +159,10 @@ def _write(request: Request, handle: int, part: Part, start: int, end: int, offs
         os.close(note)
 
 
-def _finish(request: Request, part: Part) -> None:
+def _finish(request: Request, part: Part, digest: str | None) -> None:
     size = os.path.getsize(part.part)
-    digest, _ = hash_file(part.part)
+    if digest is None:
+        digest, _ = hash_file(part.part)
     if size != part.size or digest != part.sha256:
         part.discard()
         raise Refusal(

@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from buildlib import errors
+from buildlib.device.link import DeviceLink
 from buildlib.ports.transport import Finished
 from tests.support.benches import ODD_NAME, Bench
 
@@ -108,6 +109,54 @@ def test_a_fetch_cut_at_random_points_goes_on_where_it_stopped(bench: Bench, tmp
     bench.link.transport = cutting  # type: ignore[assignment]
     bench.link.fetch(REMOTE, tmp_path / "back", sha256=sha(payload), size=SIZE)
     assert cutting.lost == 3
+    assert (tmp_path / "back").read_bytes() == payload
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_ranges_at_once_are_each_resumed(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int):
+    monkeypatch.setattr("buildlib.device.transfer.WORTH_SPLITTING", 1 << 20)
+    rng = random.Random(200 + seed)
+    payload = rng.randbytes(SIZE)
+    (tmp_path / "source").write_bytes(payload)
+    cutting: list[Cutting] = []
+
+    def connect() -> Cutting:
+        cutting.append(Cutting(bench.connect(), [rng.randrange(30_000, SIZE // 4) for _ in range(2)]))
+        return cutting[-1]
+
+    link = DeviceLink(connect(), bench.device, connect=connect, streams=3)
+    seen: list[int] = []
+    assert link.push(tmp_path / "source", REMOTE, sha256=sha(payload), on_progress=lambda done, _: seen.append(done))
+    assert seen[-1] == SIZE
+    assert bench.path(REMOTE).read_bytes() == payload
+    link.fetch(REMOTE, tmp_path / "back", sha256=sha(payload), size=SIZE)
+    assert (tmp_path / "back").read_bytes() == payload
+    assert len(cutting) == 3
+    assert sum(one.lost for one in cutting) == 6
+    assert {path.name for path in bench.path("/data/media/0").iterdir()} == {"models", ODD_NAME}
+    assert [path.name for path in tmp_path.iterdir() if ".part" in path.name] == []
+    link.close()
+
+
+def test_a_transfer_of_an_earlier_process_is_taken_up(bench: Bench, tmp_path: Path, source: Path, payload: bytes):
+    bench.link.transport = Cutting(bench.connect(), [SIZE // 2] + [10] * 9)  # type: ignore[assignment]
+    with pytest.raises(errors.ConnectionLost):
+        bench.link.push(source, REMOTE, sha256=sha(payload))
+    bench.link.close()
+    link = DeviceLink(bench.connect(), bench.device, connect=bench.connect, streams=4)
+    seen: list[int] = []
+    link.push(source, REMOTE, sha256=sha(payload), on_progress=lambda done, _: seen.append(done))
+    assert seen[0] > SIZE // 4
+    link.transport = Cutting(link.transport, [SIZE // 2] + [10] * 9)  # type: ignore[assignment]
+    link.streams = 1
+    with pytest.raises(errors.ConnectionLost):
+        link.fetch(REMOTE, tmp_path / "back", sha256=sha(payload), size=SIZE)
+    link.close()
+    seen.clear()
+    bench.new_link().fetch(
+        REMOTE, tmp_path / "back", sha256=sha(payload), size=SIZE, on_progress=lambda done, _: seen.append(done)
+    )
+    assert seen[0] > SIZE // 4
     assert (tmp_path / "back").read_bytes() == payload
 
 
