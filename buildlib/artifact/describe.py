@@ -1,4 +1,4 @@
-"""An inspection and a verdict in words: short lines for a terminal, plain values for `--json`."""
+"""An inspection, a verdict and a diagnosis in words: short lines for a terminal, plain values for `--json`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from buildlib.artifact.nodes import printable
+from buildlib.core.diagnosis import Diagnosis
 from buildlib.core.findings import Finding
 from buildlib.core.inspection import CapturedJit, Inspection, JitInput
 from buildlib.core.verdict import Verdict
@@ -103,6 +105,23 @@ def _describe_finding(finding: Finding) -> list[str]:
         lines.append(f"        why       guide section {finding.guide}")
     lines.append(f"        try       {finding.remedy}")
     return lines
+
+
+def describe_diagnosis(diagnosis: Diagnosis) -> list[str]:
+    """Lines for a person: each sign with its line in the log, then the unknown error whole."""
+    lines: list[str] = []
+    for one in diagnosis.findings:
+        head = {"failure": "BAD ", "warning": "warn", "note": "note"}[one.severity]
+        times = f" ({one.count} times)" if one.count > 1 else ""
+        lines.append(f"{head}  line {one.line}{times}: {printable(one.evidence, 200)}")
+        if one.captured or one.passed:
+            lines.append(f"        captured  {one.captured}, at run time {one.passed}")
+        lines.append(f"        why       {one.cause}" + (f" (guide {one.guide})" if one.guide else ""))
+        lines.append(f"        try       {one.remedy}")
+    if diagnosis.unknown is not None:
+        lines.append("unknown error, in full:")
+        lines += [f"  {printable(line, 2000)}" for line in diagnosis.unknown.split("\n")]
+    return lines or ["no known sign of failure, and no error"]
 
 
 def as_json(inspection: Inspection | None, verdict: Verdict | None) -> dict[str, object]:
