@@ -95,7 +95,7 @@ class Project:
         from buildlib.steps import perform
 
         try:
-            perform.perform(self.services, self.session.subject(model), stage)
+            perform.perform(self.services, self.session.subject(model), stage, again=self.session.always)
         except errors.BuildError as error:
             return self._failed(f"{model} {stage} failed", error)
         finally:

@@ -13,6 +13,7 @@ import pytest
 
 from buildlib.sources import sample
 from buildlib.toolchain.c_compiler import CCompiler, find_c_compiler
+from tests.support.projects import Project, moved_copy, new_project, variant
 
 ROOT = Path(__file__).parent.parent
 COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"
@@ -106,6 +107,42 @@ def sample_artifact(kept: Path, sample_onnx: Path, c_compiler: CCompiler, run_co
             assert done.returncode == 0, done.stderr
             path.with_suffix(".log").write_text(done.stdout + done.stderr)
     return path
+
+
+@pytest.fixture
+def bare_project(tmp_path: Path, sample_artifact: Path, c_compiler: CCompiler) -> Project:
+    """A project without models, on the device `local`, whose compiles take no time."""
+    return new_project(tmp_path, sample_artifact, (c_compiler.path, c_compiler.identity))
+
+
+@pytest.fixture
+def project(bare_project: Project, sample_onnx: Path) -> Project:
+    """The same with the models `one` and `two`, each from a file of its own: `one.onnx`, `two.onnx`."""
+    return _two_models(bare_project, sample_onnx)
+
+
+@pytest.fixture(scope="session")
+def _built_once(
+    tmp_path_factory: pytest.TempPathFactory, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler
+) -> Project:
+    folder = tmp_path_factory.mktemp("built")
+    project = _two_models(new_project(folder, sample_artifact, (c_compiler.path, c_compiler.identity)), sample_onnx)
+    project.doit().ok()
+    (project.control() / "calls").unlink()
+    return project
+
+
+@pytest.fixture
+def built(_built_once: Project, tmp_path: Path) -> Project:
+    """`project` after its first build, with no compiles counted yet: a copy, so moved from where it was built."""
+    return moved_copy(_built_once, tmp_path)
+
+
+def _two_models(project: Project, onnx: Path) -> Project:
+    for number, name in enumerate(("one", "two")):
+        (project.root / f"{name}.onnx").write_bytes(variant(onnx.read_bytes(), number + 1))
+        project.add(name, f"{name}.onnx")
+    return project
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getopt
 import json
 import sys
 import traceback
@@ -43,6 +44,10 @@ class ProjectCommand(Command):  # type: ignore[misc] # doit is untyped
 
         return [CmdOption(option) for option in (*self.own_options, opt_debug)]
 
+    def parse_execute(self, in_args: list[str]) -> Any:
+        """Takes options after names too: `doit explain nopp --json`."""
+        return super().parse_execute(_options_first(in_args, self.cmdparser))
+
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """The command itself; its exit status."""
         raise NotImplementedError
@@ -77,6 +82,14 @@ class ProjectCommand(Command):  # type: ignore[misc] # doit is untyped
             return errors.EXIT_FAILED
         finally:
             restore()
+
+
+def _options_first(words: list[str], parser: Any) -> list[str]:
+    try:
+        options, names = getopt.gnu_getopt(words, parser.get_short(), parser.get_long())
+    except getopt.GetoptError:
+        return words  # doit's own parser says what is wrong
+    return [word for option in options for word in option if word] + names
 
 
 def chosen_models(session: Session, arguments: list[str]) -> list[str]:

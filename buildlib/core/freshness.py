@@ -16,6 +16,7 @@ from buildlib.core import stages
 from buildlib.core.key import KEY_FORMAT, Difference, differences, step_key
 from buildlib.core.receipt import Receipt
 from buildlib.core.stages import NotKnowable, Stage, Upstream
+from buildlib.core.wording import short, subject_of
 from buildlib.core.world import Subject, World
 
 
@@ -119,7 +120,8 @@ def _first_reason(stage: Stage, last: Receipt, changes: tuple[Difference, ...]) 
         return f"the tool changed: keys of format {KEY_FORMAT} instead of {last.key_format}, so all is rebuilt"
     if changes:
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-        return f"{changes[0]}{more}"
+        first = changes[0]
+        return f"{subject_of(first)}: {short(first.before)} -> {short(first.after)}{more}"
     if last.version != stage.version:
         return f"the tool changed: step {stage.name} is version {stage.version}, was {last.version}"
     return "its receipt is gone"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from doit.runner import JobHold, JobTaskPickle, MThreadRunner, Runner
+from doit.exceptions import UnmetDependency
+from doit.runner import FAILURE, JobHold, JobTaskPickle, MThreadRunner, Runner
 
 from buildlib.doit_parts.session import Session
 
@@ -49,7 +50,19 @@ def _meta(node: Any, name: str) -> str | None:
     return value
 
 
-class CancellableRunner(Runner):  # type: ignore[misc] # doit is untyped
+class _OneStatus:
+    """A failed step is exit status 1, also where others could not run because of it; 2 is left to doit's own errors."""
+
+    final_result: int
+
+    def _handle_task_error(self, node: Any, base_fail: Any) -> None:
+        before = self.final_result
+        super()._handle_task_error(node, base_fail)  # type: ignore[misc] # a mixin of doit's runners
+        if isinstance(base_fail, UnmetDependency):
+            self.final_result = max(before, FAILURE)
+
+
+class CancellableRunner(_OneStatus, Runner):  # type: ignore[misc] # doit is untyped
     """One task after the other, in this thread, until the build is asked to stop."""
 
     def __init__(self, session: Session, *args: Any) -> None:
@@ -68,7 +81,7 @@ class CancellableRunner(Runner):  # type: ignore[misc] # doit is untyped
             self.process_task_result(node, self.execute_task(node.task))
 
 
-class DeviceRunner(MThreadRunner):  # type: ignore[misc] # doit is untyped
+class DeviceRunner(_OneStatus, MThreadRunner):  # type: ignore[misc] # doit is untyped
     """Threads, each device held by one task at a time; tasks whose device is busy are parked, not waited for.
 
     A task names its device in `meta["device"]`; tasks without one run whenever a thread is free.

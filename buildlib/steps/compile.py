@@ -32,7 +32,7 @@ def run(context: StepContext) -> Outcome:
     request = job_request(context, link, output)
     log = Log(context)
     try:
-        link.call("job_start", key=context.key, **request)
+        link.call("job_start", key=context.key, again=context.again, **request)
         status = link.follow(context.key, on_log=log.take, on_tick=log.tick)
     except errors.Cancelled:
         end_job(link, context.key)

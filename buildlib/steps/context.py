@@ -43,6 +43,8 @@ class StepContext:
     upstream: dict[str, Receipt]
     restore: Receipt | None = None
     """Set when the work was done before and only its bytes are gone."""
+    again: bool = False
+    """The user asked for the work although nothing changed: what the device has of it does not count."""
 
     @property
     def workspace(self) -> Workspace:

@@ -43,15 +43,18 @@ def is_done(services: Services, subject: Subject, stage: str) -> Judgement:
     return freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))[stage]
 
 
-def perform(services: Services, subject: Subject, stage: str) -> None:
-    """Does a step if it needs doing, and records it. Raises BuildError; the failure is kept as an attempt."""
+def perform(services: Services, subject: Subject, stage: str, *, again: bool = False) -> None:
+    """Does a step if it needs doing, and records it. Raises BuildError; the failure is kept as an attempt.
+
+    again: do it although it is done. The former receipt stands until the new one takes its place.
+    """
     services.check_cancelled()
     judged = freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))
     verdict = judged[stage]
-    if verdict.done:  # another model or thread did it since doit asked
+    if verdict.done and not again:  # another model or thread did it since doit asked
         _note(services, subject, verdict)
         return
-    context = _context(services, subject, stage, judged)
+    context = _context(services, subject, stage, judged, again)
     started = time.monotonic()
     try:
         outcome = action_of(stage)(context)
@@ -64,7 +67,9 @@ def perform(services: Services, subject: Subject, stage: str) -> None:
     _record(context, outcome, time.monotonic() - started)
 
 
-def _context(services: Services, subject: Subject, stage: str, judged: dict[str, Judgement]) -> StepContext:
+def _context(
+    services: Services, subject: Subject, stage: str, judged: dict[str, Judgement], again: bool
+) -> StepContext:
     verdict = judged[stage]
     if verdict.key is None or verdict.parts is None:
         raise errors.BuildError(
@@ -81,6 +86,7 @@ def _context(services: Services, subject: Subject, stage: str, judged: dict[str,
         parts=verdict.parts,
         upstream={name: receipt for name, receipt in receipts.items() if receipt is not None},
         restore=verdict.receipt if verdict.restorable else None,
+        again=again,
     )
 
 

@@ -84,8 +84,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"cannot be written: {error.strerror or error}",
-        where=str(path),
-        remedy="check the directory's owner and the free space (`df -h`), then run doit again",
-    )
+    remedy = "check the directory's owner and the free space (`df -h`), then run doit again"
+    if isinstance(error, IsADirectoryError):
+        remedy = "move that directory away, then run doit again"
+    return StoreError(f"cannot be written: {error.strerror or error}", where=str(path), remedy=remedy)

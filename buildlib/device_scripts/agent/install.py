@@ -65,6 +65,7 @@ def do_install(request: Request) -> dict[str, Any]:
             return {**result, "already": True, "size": os.path.getsize(active)}
         source = places.real(str(args["source"]))
         size = _check_source(request, source, sha256)
+        make_dirs(places.models, 0o755)
         require_space(places.models, size)
         if former is not None:
             entry = _back_up(request, name, active, former)

@@ -110,7 +110,10 @@ def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
         signalled = f"signal {-code}" if code < 0 else f"exit status {code}"
         raise Stopped("failed", signalled, exit=code)
     request.hashes = HashCache(places)
-    after, watch_after = _inputs(request)
+    try:
+        after, watch_after = _inputs(request)
+    except Stopped as stop:
+        raise Stopped("input_changed", f"changed while the job ran: {stop.value['reason']}") from None
     if after != before or watch_after != watch_before:
         moved = [name for name in before if before[name] != after.get(name)] or ["bytes that went and came back"]
         raise Stopped("input_changed", f"changed while the job ran: {', '.join(moved)}")

@@ -27,7 +27,8 @@ def do_job_start(request: Request) -> dict[str, Any]:
     """Starts the job `key`, or finds the one that runs or has ended. Returns {started: bool, state}.
 
     A finished good job is kept while its output still has its hash; a failed one is redone once its failure was
-    reported; a lost one is redone. Arguments: see `runner.do_job_run`, and `wait`, seconds to wait for the lock.
+    reported; a lost one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the lock, and
+    `again`: what has ended is done once more, whatever became of it.
     Raises Refusal: rail, busy, device.
     """
     places = request.places
@@ -59,6 +60,8 @@ def do_job_start(request: Request) -> dict[str, Any]:
 
 
 def _keep(request: Request, job: Job, status: dict[str, Any]) -> bool:
+    if request.args.get("again"):
+        return False
     if status["state"] == "ok":
         output = status.get("output")
         if output is None:

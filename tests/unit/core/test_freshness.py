@@ -36,11 +36,11 @@ def test_before_the_first_build_every_stage_is_never_done() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"flags": {"OPENPILOT_HACKS": None}}, "flags.OPENPILOT_HACKS: 1 -> unset"),
-        ({"flags": {"IMAGE": "2"}}, "flags.IMAGE: unset -> 2"),
-        ({"frame_skip": 2}, "arguments.frame_skip: 4 -> 2"),
-        ({"camera_resolutions": ((1344, 760),)}, "arguments.camera_resolutions"),
-        ({"model_size": (256, 128)}, "arguments.model_size"),
+        ({"flags": {"OPENPILOT_HACKS": None}}, "OPENPILOT_HACKS: 1 -> unset"),
+        ({"flags": {"IMAGE": "2"}}, "IMAGE: unset -> 2"),
+        ({"frame_skip": 2}, "frame skip: 4 -> 2"),
+        ({"camera_resolutions": ((1344, 760),)}, "camera resolutions"),
+        ({"model_size": (256, 128)}, "model size"),
     ],
 )
 def test_a_changed_setting_makes_the_compile_stale_and_says_which(
@@ -66,7 +66,7 @@ def test_what_no_artifact_depends_on_makes_nothing_stale(world: DictWorld, chang
 def test_another_onnx_makes_all_that_follows_stale(world: DictWorld) -> None:
     world.content = {"sha256": "d" * 64}
     found = stale(make_subject(), world)
-    assert found["source"] == "onnx.supercombo.sha256: aaaaaaaa... -> dddddddd..."
+    assert found["source"] == "ONNX: aaaaaaaa -> dddddddd"
     assert found["compile"] == "follows source"
 
 
@@ -76,7 +76,7 @@ def test_another_tinygrad_or_os_or_script_makes_the_compile_stale(world: DictWor
         assert set(stale(make_subject(), world)) == {"compile", "pull", "verify", "install"}
     world.seen = replace(world.seen, identity={"tinygrad": "1" * 64, "python": "3.12.3"})
     world.script_id = "another"
-    assert stale(make_subject(), world)["compile"] == "script: builtin-script -> another"
+    assert stale(make_subject(), world)["compile"] == "compile script: builtin-script -> another"
 
 
 def test_a_device_that_is_gone_leaves_fresh_what_was_fresh_and_says_assumed(world: DictWorld) -> None:
