@@ -206,11 +206,13 @@ class Target(Raw):
         "docs/model_selector_b.json",
         "docs/model_fetcher_b.json",
     )
-    message: Annotated[str, _text(words.template), Meta(description="Of the commit.")] = (
+    message: Annotated[str, _text(words.message), Meta(description="Of the commit.")] = (
         "Recompile {display_name} with {changes}"
     )
     url: Annotated[
-        str | None, _text(words.target_url), Meta(description="Of a file; default: what the manifest has.")
+        str | None,
+        _text(words.target_url),
+        Meta(description="Of a file, or its beginning. Default: what the manifest has."),
     ] = None
     large_files: Annotated[
         Literal["plain", "lfs", "chunks"] | None, Meta(description="Default: as the file is there now.")

@@ -22,7 +22,8 @@ BACKEND = r"^[A-Z][A-Za-z0-9_+:.]*$"
 AUTHOR = r"^[^<>]+ <[^<>@\s]+@[^<>@\s]+>$"
 HUGGING_FACE = r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"
 
-TEMPLATE_FIELDS = ("name", "display_name", "folder", "artifact", "branch", "directory", "changes", "path")
+PLACEHOLDERS = ("name", "display_name", "folder", "artifact", "branch")
+"""What `core.release` puts into a target's directory, message and URL."""
 
 _ENVIRONMENT = frozenset(
     {
@@ -177,26 +178,30 @@ def root(text: str) -> str | None:
     return None if not text else names.local_path(text)
 
 
-def template(text: str) -> str | None:
+def _template(text: str, known: tuple[str, ...]) -> str | None:
     """Text with {placeholders}; no format specifications, no attributes."""
-    odd = names.odd_characters(text)
-    if odd or not text.strip():
+    if names.odd_characters(text) or not text.strip():
         return "one line of text"
     try:
         fields = [(field, spec, conversion) for _, field, spec, conversion in string.Formatter().parse(text)]
     except ValueError:
         return "text with {placeholders}; {{ and }} stand for braces"
     for field, spec, conversion in fields:
-        if field is not None and (field not in TEMPLATE_FIELDS or spec or conversion):
-            return f"placeholders out of {', '.join('{' + known + '}' for known in TEMPLATE_FIELDS)}"
+        if field is not None and (field not in known or spec or conversion):
+            return f"placeholders out of {', '.join('{' + one + '}' for one in known)}"
     return None
 
 
 def directory(text: str) -> str | None:
     """A relative path with placeholders."""
-    return template(text) or names.inner_path(text)
+    return _template(text, PLACEHOLDERS) or names.inner_path(text)
+
+
+def message(text: str) -> str | None:
+    """A commit's subject with placeholders."""
+    return _template(text, (*PLACEHOLDERS, "directory", "changes"))
 
 
 def target_url(text: str) -> str | None:
     """A URL with placeholders."""
-    return template(text) or url(re.sub(r"\{[a-z_]*\}", "x", text))
+    return _template(text, (*PLACEHOLDERS, "directory", "path")) or url(re.sub(r"\{[a-z_]*\}", "x", text))

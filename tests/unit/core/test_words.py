@@ -235,14 +235,28 @@ TARGETS = {
         'repository: x\ndirectory: "models/{fodler}"',
         (
             "4: targets.iq.directory: expected placeholders out of {name}, {display_name}, {folder}, {artifact},"
-            ' {branch}, {directory}, {changes}, {path}, got "models/{fodler}"'
+            ' {branch}, got "models/{fodler}"'
         ),
     ),
     "message attribute": (
         'repository: x\nmessage: "{name.__class__}"',
         (
             "4: targets.iq.message: expected placeholders out of {name}, {display_name}, {folder}, {artifact},"
-            ' {branch}, {directory}, {changes}, {path}, got "{name.__class__}"'
+            ' {branch}, {directory}, {changes}, got "{name.__class__}"'
+        ),
+    ),
+    "path in a directory": (
+        'repository: x\ndirectory: "{path}"',
+        (
+            "4: targets.iq.directory: expected placeholders out of {name}, {display_name}, {folder}, {artifact},"
+            ' {branch}, got "{path}"'
+        ),
+    ),
+    "changes in a URL": (
+        'repository: x\nurl: "https://x/{changes}"',
+        (
+            "4: targets.iq.url: expected placeholders out of {name}, {display_name}, {folder}, {artifact}, {branch},"
+            ' {directory}, {path}, got "https://x/{changes}"'
         ),
     ),
     "message braces": (
