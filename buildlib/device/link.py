@@ -7,7 +7,6 @@ import contextlib
 import getpass
 import io
 import json
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -53,7 +52,7 @@ class DeviceLink:
         self.transport = transport
         self.device = device
         self.python = python or python_of(device)
-        self.owner = owner or f"{getpass.getuser()}@{socket.gethostname()} {os.getcwd()}"  # noqa: PTH109
+        self.owner = owner or _who()
         self.cancel = cancel
         self.streams = streams if connect is not None else 1
         self._connect = connect
@@ -209,6 +208,14 @@ def python_of(device: Device) -> str:
     """The interpreter that the device compiles with: paths.python, else the venv's behind the root."""
     paths = device.paths
     return paths.python or f"{paths.root.rstrip('/')}{paths.venv}/bin/python"
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "someone"
+    return f"{user}@{socket.gethostname()} {Path.cwd()}"
 
 
 class _Chain(io.RawIOBase):

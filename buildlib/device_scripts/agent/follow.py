@@ -38,6 +38,9 @@ def do_job_follow(request: Request) -> dict[str, Any]:
             break
         if not job.running():
             mend(request.places)
+            if not job.exists():
+                raise Refusal("device", "the job was removed while it was followed", got=job.key)
+            time.sleep(ASK_AGAIN)
             continue
         now = time.monotonic()
         if now - last_tick >= 1.0:

@@ -56,6 +56,7 @@ def do_install(request: Request) -> dict[str, Any]:
     sha256 = str(args["sha256"]).lower()
     active = os.path.join(places.models, name)
     recover(places)
+    require_offroad(places)
     lock = locks.acquire(places, request.owner, f"install {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
@@ -208,6 +209,7 @@ def do_rollback(request: Request) -> dict[str, Any]:
     places, args = request.places, request.args
     name = _model_name(str(args["name"]))
     recover(places)
+    require_offroad(places)
     lock = locks.acquire(places, request.owner, f"rollback {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)

@@ -9,6 +9,7 @@ import json
 import sys
 
 from . import wire
+from .guard import onroad_state
 from .hashes import HashCache
 from .places import Places
 
@@ -68,7 +69,9 @@ def answer(stream: BinaryIO) -> dict[str, Any]:
             module = importlib.import_module(f"{__package__}.{OPS[op]}")
             return {"ok": getattr(module, f"do_{op}")(request)}
         finally:
-            request.hashes.save()
+            # A device that is onroad, or does not say, is not written to, not even by a cache.
+            if onroad_state(request.places) == "0":
+                request.hashes.save()
     except wire.Refusal as refusal:
         return {"error": refusal.value}
     except BrokenPipeError:

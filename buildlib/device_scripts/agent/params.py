@@ -83,6 +83,7 @@ def do_params_write(request: Request) -> dict[str, Any]:
     """
     places = request.places
     hold = request.args.get("hold")
+    require_offroad(places)
     lock = locks.acquire(places, request.owner, "parameters", float(request.args.get("wait", 0)))
     try:
         require_offroad(places)

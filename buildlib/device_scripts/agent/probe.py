@@ -74,10 +74,17 @@ def _health(request: Request, mended: dict[str, Any]) -> dict[str, Any]:
 
 
 def _directories(request: Request) -> dict[str, str]:
-    """{device path: "ok" or what is wrong} of the directories that the compiling user must be able to write."""
+    """{device path: "ok" or what is wrong} of the directories that the compiling user must be able to write.
+
+    Missing ones are made and each is tried by writing, while offroad.
+    """
     places = request.places
+    offroad = onroad_state(places) == "0"
     found = {}
     for real in (*places.caches, places.state, places.models):
+        if not offroad:
+            found[places.device(real)] = "ok" if os.access(real, os.W_OK) else "not writable or missing"
+            continue
         try:
             if real != places.models:
                 make_dirs(real, 0o700 if real == places.state else 0o755)

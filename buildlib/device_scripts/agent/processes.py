@@ -48,15 +48,22 @@ def _stat(pid: int) -> tuple[str, int, str, str] | None:
     return fields[0], int(fields[1]), fields[19], name
 
 
+def _ps(*options: str) -> str:
+    # One -o a column: BSD's ps takes what follows "=" for a heading, commas too.
+    import subprocess
+
+    answer = subprocess.run(
+        ["ps", *options], capture_output=True, check=False, env={"LC_ALL": "C", "PATH": "/bin:/usr/bin"}
+    )
+    return answer.stdout.decode("utf-8", "replace")
+
+
 def start_time(pid: int) -> str | None:
     """Tells a process from a later one with its pid. None for one that is gone or a zombie."""
     if _LINUX:
         stat = _stat(pid)
         return stat[2] if stat and stat[0] not in "ZX" else None
-    import subprocess
-
-    answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, check=False)
-    state, _, started = answer.stdout.decode().strip().partition(" ")
+    state, _, started = _ps("-o", "stat=", "-o", "lstart=", "-p", str(pid)).strip().partition(" ")
     return started.strip() if state and not state.startswith("Z") else None
 
 
@@ -88,11 +95,8 @@ def all_processes() -> list[Process]:
 
 
 def _from_ps() -> list[Process]:
-    import subprocess
-
-    answer = subprocess.run(["ps", "-axo", "pid=,ppid=,stat=,command="], capture_output=True, check=False)
     found = []
-    for line in answer.stdout.decode("utf-8", "replace").splitlines():
+    for line in _ps("-axww", "-o", "pid=", "-o", "ppid=", "-o", "stat=", "-o", "command=").splitlines():
         fields = line.split(None, 3)
         if len(fields) == 4:
             argv = fields[3].split()

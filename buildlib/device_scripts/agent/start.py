@@ -36,7 +36,6 @@ def do_job_start(request: Request) -> dict[str, Any]:
     for path in (request.args.get("output"), request.args.get("report")):
         if path:
             places.owned(path)
-    places.state_dir("jobs")
     recover(places)
     if job.exists():
         if job.running() and job.status() is None:
@@ -46,7 +45,14 @@ def do_job_start(request: Request) -> dict[str, Any]:
             return {"started": False, "state": status["state"]}
     require_offroad(places)
     purpose = f"{request.args.get('subject', 'job')} ({job.key[:12]})"
-    lock = locks.acquire(places, request.owner, purpose, float(request.args.get("wait", 0)))
+    places.state_dir("jobs")
+    try:
+        lock = locks.acquire(places, request.owner, purpose, float(request.args.get("wait", 0)))
+    except Refusal:
+        if job.running():
+            # Somebody else has started this very job meanwhile.
+            return {"started": False, "state": "running"}
+        raise
     try:
         # Whoever held the lock may have run this very job.
         status = job.status()

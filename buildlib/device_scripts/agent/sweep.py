@@ -25,6 +25,7 @@ def do_gc(request: Request) -> dict[str, Any]:
     dry = bool(args.get("dry", True))
     items = [*_uploads(request), *_parts(request), *_jobs(request), *_backups(request)]
     if not dry and items:
+        require_offroad(places)
         lock = locks.acquire(places, request.owner, "gc", float(args.get("wait", 0)))
         try:
             require_offroad(places)

@@ -233,3 +233,65 @@ def test_a_toolchain_that_moves_while_the_job_runs_gives_no_result(bench: Bench)
     status = bench.link.follow("b")
     assert status["state"] == "input_changed"
     assert "tinygrad" in status["reason"]
+
+
+HARNESS = """
+import subprocess, sys, time
+model = subprocess.Popen([sys.executable, sys.argv[1]])
+print("begun")
+time.sleep(2.5)
+model.kill()
+"""
+
+
+def model_script(bench: Bench) -> str:
+    path = "/data/openpilot/selfdrive/modeld/modeld.py"
+    bench.write(path, b"import time\ntime.sleep(60)")
+    return bench.link.real(path)
+
+
+def test_a_harness_may_start_a_model_itself_and_nobody_else_may(bench: Bench):
+    script = model_script(bench)
+    bench.start("a", HARNESS, script, harness=True)
+    assert bench.link.follow("a")["state"] == "ok"
+    bench.start("b", HARNESS, script)
+    assert bench.link.follow("b")["state"] == "onroad"
+    bench.start("c", HARNESS, script, harness=True)
+    until(lambda: "begun" in job_file(bench, "c", "log"))
+    of_the_car = subprocess.Popen([sys.executable, script])
+    try:
+        assert bench.link.follow("c")["state"] == "onroad"
+    finally:
+        of_the_car.kill()
+        of_the_car.wait()
+
+
+def test_a_harness_that_fakes_onroad_says_so_and_leaves_no_model_behind(bench: Bench):
+    script = model_script(bench)
+    code = HARNESS.replace('print("begun")', 'print("begun"); open(sys.argv[2], "w").write("1")')
+    code = code.replace("model.kill()", 'open(sys.argv[2], "w").write("0")')
+    param = bench.link.real("/data/params/d/IsOnroad")
+    bench.start("a", code, script, param, harness=True, fakes_onroad=True)
+    assert bench.link.follow("a")["state"] == "ok"
+    assert bench.link.call("probe")["health"]["model_processes"] == []
+
+
+def test_a_report_is_kept_however_the_job_ends(bench: Bench):
+    report = "/data/supercombo-build/report.json"
+    code = "import sys;open(sys.argv[1],'w').write('{\"verdict\": \"leaks\"}');sys.exit(4)"
+    bench.start("a", code, bench.link.real(report), report=report)
+    status = bench.link.follow("a")
+    assert (status["state"], status["report"]) == ("failed", {"verdict": "leaks"})
+
+
+@pytest.mark.parametrize("output", ["/data/media/0/models/active.pkl", "/etc/passwd", "/data/params/d/IsOnroad"])
+def test_a_jobs_output_lies_where_the_build_may_write(bench: Bench, output: str):
+    with pytest.raises(errors.RailRefused):
+        bench.start("a", "pass", output=output)
+    assert bench.path("/data/params/d/IsOnroad").read_text() == "0"
+
+
+@pytest.mark.parametrize("key", ["../x", "", "a/b", "-rf", ".hidden", "a" * 129, "a\n"])
+def test_a_job_key_is_a_plain_name(bench: Bench, key: str):
+    with pytest.raises(errors.DeviceError, match="not a job key"):
+        bench.start(key, "pass")
