@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from buildlib import errors
+from buildlib.device_scripts.agent.processes import start_time
 from tests.support.benches import OUTPUT, Bench, until
 
 SLEEP = "import time,sys\nprint('begun')\ntime.sleep(60)"
@@ -162,8 +164,6 @@ def test_no_job_starts_while_a_model_process_runs_on_this_device(bench: Bench):
 def test_a_killed_runner_leaves_no_orphan_and_the_job_is_done_again(bench: Bench):
     bench.start("a", SLEEP, "orphan-marker")
     until(lambda: bench.pids("orphan-marker"))
-    import json
-
     os.kill(json.loads(job_file(bench, "a", "job.json"))["pid"], signal.SIGKILL)
     assert bench.start("a", "print('again')")["started"]
     assert bench.pids("orphan-marker") == []
@@ -172,8 +172,6 @@ def test_a_killed_runner_leaves_no_orphan_and_the_job_is_done_again(bench: Bench
 
 def test_a_follower_of_a_killed_runner_hears_that_it_is_lost(bench: Bench):
     bench.start("a", SLEEP)
-    import json
-
     pid = json.loads(job_file(bench, "a", "job.json"))["pid"]
     os.kill(pid, signal.SIGKILL)
     assert bench.link.follow("a")["state"] == "lost"
@@ -184,8 +182,6 @@ def test_a_job_of_a_past_boot_is_lost_and_redone(bench: Bench):
     bench.write(boot, b"one")
     bench.start("a", SLEEP, "past-marker")
     until(lambda: bench.pids("past-marker"))
-    import json
-
     about = json.loads(job_file(bench, "a", "job.json"))
     bench.write(boot, b"two")
     # The power went: its processes are gone, and other processes have their pids.
@@ -295,3 +291,16 @@ def test_a_jobs_output_lies_where_the_build_may_write(bench: Bench, output: str)
 def test_a_job_key_is_a_plain_name(bench: Bench, key: str):
     with pytest.raises(errors.DeviceError, match="not a job key"):
         bench.start(key, "pass")
+
+
+def test_a_process_of_this_boot_with_the_pid_of_a_job_of_a_past_one_is_no_job_and_is_left_alone(bench: Bench):
+    innocent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        who = {"pid": innocent.pid, "started": start_time(innocent.pid)}
+        about = {**who, "boot": "a past boot", "child": who, "key": "a"}
+        bench.write("/data/supercombo-build/jobs/a/job.json", json.dumps(about).encode())
+        bench.link.call("probe")
+        assert json.loads(job_file(bench, "a", "status.json"))["state"] == "lost"
+        assert innocent.poll() is None
+    finally:
+        innocent.communicate()
