@@ -60,6 +60,15 @@ def test_a_real_supercombo_is_good_for_its_onnx(sample_artifact: Path, sample_on
     assert verdict.good, verdict.findings
 
 
+def test_a_real_supercombo_is_judged_by_its_device(sample_artifact: Path, written: Path) -> None:
+    data = sample_artifact.read_bytes()
+    written.write_bytes(to_device(data, "QCOM"))
+    assert verdict_on(written, QCOM).good
+    assert codes(verdict_on(written, CPU)) == {"wrong_device", "input_device"}
+    written.write_bytes(to_device(data, "QCOM", leave=mentions_of_cpu(data) // 2))
+    assert not verdict_on(written, QCOM).good
+
+
 def test_a_cpu_artifact_is_refused_for_qcom(jits: dict[str, Path]) -> None:
     verdict = verdict_on(jits["good"], QCOM)
     assert {"wrong_device", "input_device"} <= codes(verdict)
