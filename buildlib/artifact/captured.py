@@ -8,9 +8,11 @@ from buildlib.artifact.buffers import sum_devices
 from buildlib.artifact.elements import input_elements
 from buildlib.artifact.nodes import (
     BUFFER,
+    BUFFER_COPY,
     CALL_INFO,
     CAPTURED,
     EXEC_ITEM,
+    PARAM_ARG,
     PROGRAM_INFO,
     PROGRAM_SPEC,
     RUNNER,
@@ -76,6 +78,7 @@ def describe_jit(key: str, camera: tuple[int, int] | None, captured: Made) -> tu
         inputs=tuple(inputs),
         devices=sum_devices(walk.buffers),
         targets=tuple(sorted(walk.targets)),
+        places=tuple(sorted(walk.places)),
         kernels=walk.kernels,
         programs=len(walk.programs),
     )
@@ -99,6 +102,7 @@ class _Walk:
         self.buffers: list[Made] = []
         self.programs: set[int] = set()
         self.targets: set[str] = set()
+        self.places: set[str] = set()
         self.kernels = 0
         seen: set[int] = set()
         todo: list[Value] = list(captured.args[:2])
@@ -124,6 +128,9 @@ class _Walk:
             self.programs.add(id(value))
             self.targets |= program_targets(value)
             return []
+        elif name == BUFFER_COPY:
+            place = device_name(field(value, "device"))
+            self.places |= {place} if place else set()
         return list(children(value))
 
     def _visit_uop(self, uop: Made) -> list[Value]:
@@ -133,6 +140,9 @@ class _Walk:
             self.programs.add(id(program))
             self.targets |= program_targets(program) or {leaf for one in below if (leaf := device_leaf(one))}
             return []
+        place = device_name(field(arg, "device")) if made(arg, PARAM_ARG) else device_name(arg)
+        if place:
+            self.places.add(place)
         if made(arg, CALL_INFO) and below and made(argument(below[0]), PROGRAM_INFO):
             self.kernels += 1
         return [*below, arg, *uop.args[6:]]

@@ -14,9 +14,12 @@ from buildlib.artifact.nodes import (
     BUFFER,
     CAPTURED,
     JITS,
+    PARAM_ARG,
     PROGRAM_INFO,
     PROGRAM_SPEC,
     count,
+    device_name,
+    field,
     made,
     printable,
 )
@@ -53,6 +56,9 @@ def _inspection(
     programs = [one for name in (PROGRAM_INFO, PROGRAM_SPEC) for one in by_name.get(name, [])]
     targets = {target for program in programs for target in program_targets(program)}
     targets.update(target for jit in top.jits for target in jit.targets)
+    places = {place for jit in top.jits for place in jit.places}
+    parameters = by_name.get(PARAM_ARG, [])
+    places.update(place for one in parameters if (place := device_name(field(one, "device"))))
     oddities = [*top.oddities, *buffers.oddities]
     if len(by_name.get(CAPTURED, [])) > len(top.jits):
         oddities.append("holds captured jits where no runtime looks for them")
@@ -67,6 +73,7 @@ def _inspection(
         jits=tuple(top.jits),
         devices=buffers.devices,
         targets=tuple(sorted(targets)),
+        places=tuple(sorted(places)),
         kernels=sum(jit.kernels for jit in top.jits),
         programs=len(programs),
         cameras=tuple(sorted({jit.camera for jit in top.jits if jit.camera})),

@@ -21,6 +21,7 @@ PARAM_ARG: Final = "tinygrad.uop.ops.ParamArg"
 PROGRAM_INFO: Final = "tinygrad.uop.ops.ProgramInfo"
 PROGRAM_SPEC: Final = "tinygrad.renderer.ProgramSpec"
 EXEC_ITEM: Final = "tinygrad.engine.realize.ExecItem"
+BUFFER_COPY: Final = "tinygrad.engine.realize.BufferCopy"
 RUNNER: Final = "tinygrad.engine.realize.CompiledRunner"
 
 _DEVICE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,30}(:[A-Za-z0-9_+:,.-]{0,60})?")

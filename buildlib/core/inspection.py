@@ -45,6 +45,7 @@ class CapturedJit(msgspec.Struct, frozen=True, kw_only=True):
     camera: (width, height) in pixels when the key is one.
     names: `expected_names`, in the file's order; a bare list of what `inputs` are called.
     devices: by device of its buffers. targets: of its compiled programs ("QCOM", "CPU:x86_64,native").
+    places: devices that its copies and parameters name ("QCOM", "NPY").
     kernels: calls of a program in one run. programs: different ones among them.
     """
 
@@ -54,6 +55,7 @@ class CapturedJit(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[JitInput, ...]
     devices: Mapping[str, Buffers]
     targets: tuple[str, ...]
+    places: tuple[str, ...] = ()
     kernels: int
     programs: int
 
@@ -90,6 +92,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     size: bytes of the whole file (all chunks together). chunks: number of files, 1 if it is not chunked.
     root_keys: keys of a dict root, cameras as "1344x760".
     queue_depths: first dimension of each queue ("img_q": 5).
+    places: devices that copies and parameters name, those inside kernels too.
     frame_bytes: bytes of the frame that a camera's jit expects, by "1344x760".
     weights: buffers with at least 4 KiB of content, the largest first, 64 at most.
     payload: bytes of content of all buffers. zero_payload: estimate of how many of them are zero.
@@ -107,6 +110,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     jits: tuple[CapturedJit, ...]
     devices: Mapping[str, Buffers]
     targets: tuple[str, ...]
+    places: tuple[str, ...] = ()
     kernels: int
     programs: int
     cameras: tuple[tuple[int, int], ...]

@@ -6,18 +6,19 @@ expected, what was found, which failure of the compile guide it is and what to d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
 
+from buildlib.core.catalog import Model
 from buildlib.core.contract import CONTRACTS, KNOWN_GLOBALS, Contract
 from buildlib.core.findings import REBUILD_SAME, Finding, Severity, refuse, warn
 from buildlib.core.inspection import Inspection, Weight
 from buildlib.core.verdict_devices import judge_devices
 from buildlib.core.verdict_jits import judge_jits
 
-__all__ = ["Expectations", "Finding", "Severity", "Verdict", "judge", "unreadable"]
+__all__ = ["Expectations", "Finding", "Severity", "Verdict", "expectations_of", "judge", "unreadable"]
 
 _MB: Final = 1_000_000
 _TINY: Final = 1 * _MB
@@ -43,6 +44,41 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     model_size: tuple[int, int] = (512, 256)
     onnx_bytes: int | None = None
     onnx_inputs: tuple[str, ...] | None = None
+
+
+def expectations_of(
+    model: Model,
+    *,
+    expected_device: str,
+    flags: Mapping[str, str],
+    role: str = "supercombo",
+    onnx_bytes: int | None = None,
+    onnx_inputs: tuple[str, ...] | None = None,
+) -> Expectations:
+    """What a catalog model's artifact of that role must be.
+
+    expected_device, flags: of the effective profile (`core.flags`). WARP_DEV, if set, is the warp's device.
+    """
+    warp = flags.get("WARP_DEV", "").rpartition("+")[2].partition(":")[0]
+    return Expectations(
+        contract=_CONTRACT_OF_ROLE.get(role, "compile3"),
+        expected_device=expected_device,
+        warp_device=warp or None,
+        frame_skip=model.frame_skip,
+        cameras=model.camera_resolutions,
+        model_size=model.model_size,
+        onnx_bytes=onnx_bytes,
+        onnx_inputs=onnx_inputs,
+    )
+
+
+_CONTRACT_OF_ROLE: Final = {
+    "supercombo": "supercombo",
+    "vision": "split_vision",
+    "policy": "split_policy",
+    "on_policy": "split_policy",
+    "off_policy": "split_policy",
+}
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

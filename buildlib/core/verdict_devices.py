@@ -1,4 +1,4 @@
-"""Devices of an artifact: of its buffers and its programs, never of its inputs (a numpy input is no backend)."""
+"""Devices of an artifact: of its buffers, programs and copies, never of its inputs (a numpy input is no backend)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOST: Final = frozenset({"NPY"})
 
 def judge_devices(inspection: Inspection, contract: Contract, *, device: str, warp_device: str) -> Iterator[Finding]:
     """Refuses NULL, another device than the expected, and any mixture that the expectations do not ask for."""
-    everywhere = _bases((*inspection.devices, *inspection.targets))
+    everywhere = _bases((*inspection.devices, *inspection.targets, *inspection.places))
     if "NULL" in everywhere:
         yield refuse(
             "null_device",
@@ -38,7 +38,7 @@ def judge_devices(inspection: Inspection, contract: Contract, *, device: str, wa
         (jit, found - {wanted})
         for jit in inspection.jits
         for wanted in (warp_device if _is_warp(jit, contract) else device,)
-        if (found := _bases((*jit.devices, *jit.targets))) - {wanted}
+        if (found := _bases((*jit.devices, *jit.targets, *jit.places))) - {wanted}
     ]
     allowed = {device, warp_device}
     strangers = everywhere - allowed

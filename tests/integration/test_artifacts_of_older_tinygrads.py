@@ -46,13 +46,13 @@ def older(request: pytest.FixtureRequest, kept: Path, cpu_environment: dict[str,
 def _comparable(found: Inspection) -> Inspection:
     """Without what is rightly different: bytes, kernels and what they are made of."""
     jits = tuple(
-        msgspec.structs.replace(jit, devices=dict.fromkeys(jit.devices), targets=(), kernels=0, programs=0)
+        msgspec.structs.replace(jit, devices=dict.fromkeys(jit.devices), targets=(), places=(), kernels=0, programs=0)
         for jit in found.jits
     )
     return msgspec.structs.replace(
         found, size=0, jits=jits, devices=dict.fromkeys(found.devices), kernels=0, programs=0, globals=(), weights=(),
         targets=tuple(sorted({target.partition(":")[0] for target in found.targets})), payload=0, zero_payload=0,
-        opcodes=0,
+        opcodes=0, places=(),
     )  # fmt: skip
 
 

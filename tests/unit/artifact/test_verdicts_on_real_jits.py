@@ -60,6 +60,15 @@ def test_a_real_supercombo_is_good_for_its_onnx(sample_artifact: Path, sample_on
     assert verdict.good, verdict.findings
 
 
+def test_a_real_supercombo_is_judged_by_its_device(sample_artifact: Path, written: Path) -> None:
+    data = sample_artifact.read_bytes()
+    written.write_bytes(to_device(data, "QCOM"))
+    assert verdict_on(written, QCOM).good
+    assert codes(verdict_on(written, CPU)) == {"wrong_device", "input_device"}
+    written.write_bytes(to_device(data, "QCOM", leave=mentions_of_cpu(data) // 2))
+    assert not verdict_on(written, QCOM).good
+
+
 def test_a_cpu_artifact_is_refused_for_qcom(jits: dict[str, Path]) -> None:
     verdict = verdict_on(jits["good"], QCOM)
     assert {"wrong_device", "input_device"} <= codes(verdict)
@@ -70,18 +79,20 @@ def test_a_cpu_artifact_is_refused_for_qcom(jits: dict[str, Path]) -> None:
     assert "DEV=QCOM" in finding.remedy
 
 
-def test_one_cpu_buffer_or_program_inside_a_qcom_artifact_is_refused(jits: dict[str, Path], written: Path) -> None:
+def test_one_cpu_buffer_program_or_copy_inside_a_qcom_artifact_is_refused(jits: dict[str, Path], written: Path) -> None:
     data = jits["good"].read_bytes()
     seen = set()
     for leave in range(mentions_of_cpu(data)):
         written.write_bytes(to_device(data, "QCOM", leave=leave))
         found = inspect_artifact(written)
-        if {"CPU", "QCOM"} <= {*found.devices, *(target.partition(":")[0] for target in found.targets)}:
-            verdict = judge(found, QCOM)
-            assert "mixed_devices" in codes(verdict)
-            assert "CPU inside a QCOM artifact" in verdict.refusals[0].what
-            seen |= {"buffer"} if len(found.devices) > 1 else {"target"}
-    assert seen == {"buffer", "target"}
+        verdict = judge(found, QCOM)
+        assert not verdict.good, f"mention {leave} of the CPU went unseen"
+        if "mixed_devices" in codes(verdict):
+            assert any("CPU inside a QCOM artifact" in one.what for one in verdict.refusals)
+        seen |= {"buffer"} if "CPU" in found.devices else set()
+        seen |= {"program"} if any(one.startswith("CPU") for one in found.targets) else set()
+        seen |= {"input"} if "input_device" in codes(verdict) else set()
+    assert seen == {"buffer", "program", "input"}
 
 
 def test_a_warp_on_another_device_is_refused_unless_it_is_asked_for(jits: dict[str, Path]) -> None:
