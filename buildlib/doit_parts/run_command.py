@@ -14,7 +14,7 @@ from doit.exceptions import InvalidCommand
 from buildlib import errors
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.reporter import LinesReporter
-from buildlib.store import locks
+from buildlib.store import leftovers, locks
 from buildlib.store.workspace import Workspace
 
 LOCK_WAIT = 6 * 3600.0
@@ -41,6 +41,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         """Takes the lock before models.yaml is read, so that a waiting build sees what the first one left."""
         debug = bool(opt_values.get("debug"))
         session = sessions.Session(Workspace(project_root(opt_values)), get_var("device"))
+        session.debug = debug
         sessions.enter(session)
         restore = session.listen_to_signals()
         try:
@@ -68,9 +69,11 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
                 wait=LOCK_WAIT,
                 on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
                 stop=session.cancel.is_set,
-            ),
+            ) as former_died,
             workspace.saving(),
         ):
+            if former_died:
+                leftovers.sweep(workspace)
             self.before(session, pos_args)
             status: int = super().execute(opt_values, pos_args)
         return session.exit_status if session.exit_status is not None else status

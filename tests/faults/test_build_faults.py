@@ -250,7 +250,8 @@ def test_a_full_disk_is_an_error_with_a_remedy_and_no_half_file(project: Project
         assert "No space left on device" in run.text
         assert "df -h" in run.text
         assert not project.artifact("one").exists()
-        assert not [path for path in project.root.rglob("*") if path.suffix in (".tmp", ".part")]
+        assert not list(project.root.rglob(".*.tmp"))
+        assert not list((project.root / "artifacts").rglob("*.part"))
         subprocess.run(["mount", "-o", "remount,size=200m", str(project.root)], check=True)
         project.doit().ok()
         project.assert_right()
