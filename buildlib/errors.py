@@ -161,3 +161,11 @@ class Cancelled(BuildError):
     """The user or the system asked the build to stop."""
 
     exit_status = EXIT_INTERRUPTED
+
+
+def internal(error: Exception) -> BuildError:
+    """An exception that nobody foresaw, told as one line; the trace is for `--debug`."""
+    return BuildError(
+        f"an error of this tool: {type(error).__name__}: {error}",
+        remedy="run it again with --debug and report what it shows",
+    )

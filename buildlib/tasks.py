@@ -6,6 +6,7 @@ Each task has one `uptodate` callable, the judge of freshness, and no `file_dep`
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class Project:
 
         try:
             perform.perform(self.services, self.session.subject(model), stage, again=self.session.always)
-        except errors.BuildError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on and no traceback is shown
             return self._failed(f"{model} {stage} failed", error)
         finally:
             self.session.moved(model)
@@ -107,16 +108,19 @@ class Project:
 
         try:
             preflight.probe(self.services, self.catalog, self.catalog.devices[device])
-        except errors.BuildError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             return self._failed(f"{device} preflight failed", error)
         finally:
             self.session.moved()
         return None
 
-    def _failed(self, what: str, error: errors.BuildError) -> TaskFailed:
+    def _failed(self, what: str, error: Exception) -> TaskFailed:
         if isinstance(error, errors.Cancelled):
             return TaskFailed(f"{what}: stopped on request", report=False)
-        return TaskFailed(f"{what}\n  what  {error.render()}")
+        trace = "".join(traceback.format_exception(error)) if self.session.debug else ""
+        if not isinstance(error, errors.BuildError):
+            error = errors.internal(error)
+        return TaskFailed(f"{trace}{what}\n  what  {error.render()}")
 
     @property
     def services(self) -> Any:

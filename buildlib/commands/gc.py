@@ -11,6 +11,7 @@ import msgspec
 from buildlib.commands.base import ProjectCommand, opt_yes
 from buildlib.core.receipt import Receipt
 from buildlib.doit_parts.session import Session
+from buildlib.store import leftovers
 from buildlib.store.workspace import Workspace
 
 
@@ -87,8 +88,8 @@ def collect(workspace: Workspace) -> list[Garbage]:
         for sha256, size in sorted(workspace.blobs.all().items())
         if sha256 not in needed
     ]
-    leftovers = (workspace.state / "incoming", workspace.state / "blobs" / "incoming")
-    found += [Garbage(path, _size(path), "left by a build that was cut") for d in leftovers for path in _children(d)]
+    cut = [*leftovers.find(workspace), *(workspace.state / "incoming").glob("*.part")]
+    found += [Garbage(path, _size(path), "left by a build that was cut") for path in cut]
     return found
 
 

@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 
 
+UNSEALED = "0" * 64
+
+
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A file by content. path is relative to the project's root; size in bytes; sha256 in lower-case hex."""
 
@@ -36,6 +39,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """UTC, `2026-08-23T22:01:27Z`."""
     seconds: float
     tool: str = ""
+    seal: str = UNSEALED
+    """sha256 of the file with this field all zeros, so that damage is told from truth."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,11 +9,12 @@ from typing import Any
 
 from doit.cmd_run import Run
 from doit.doit_cmd import get_var
+from doit.exceptions import InvalidCommand
 
 from buildlib import errors
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.reporter import LinesReporter
-from buildlib.store import locks
+from buildlib.store import leftovers, locks
 from buildlib.store.workspace import Workspace
 
 LOCK_WAIT = 6 * 3600.0
@@ -40,6 +41,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         """Takes the lock before models.yaml is read, so that a waiting build sees what the first one left."""
         debug = bool(opt_values.get("debug"))
         session = sessions.Session(Workspace(project_root(opt_values)), get_var("device"))
+        session.debug = debug
         sessions.enter(session)
         restore = session.listen_to_signals()
         try:
@@ -67,9 +69,11 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
                 wait=LOCK_WAIT,
                 on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
                 stop=session.cancel.is_set,
-            ),
+            ) as former_died,
             workspace.saving(),
         ):
+            if former_died:
+                leftovers.sweep(workspace)
             self.before(session, pos_args)
             status: int = super().execute(opt_values, pos_args)
         return session.exit_status if session.exit_status is not None else status
@@ -99,7 +103,10 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         assert session is not None
         session.always = always
         self.control = TaskControl(self.task_list, auto_delayed_regex=auto_delayed_regex)
-        self.control.process(self.sel_tasks)
+        try:
+            self.control.process(self.sel_tasks)
+        except InvalidCommand as invalid:
+            raise unknown_task(str(invalid.not_found), list(self.control.tasks)) from None
         if single:
             self._drop_dependencies()
         chosen = self.reporters[reporter] if isinstance(reporter, str) else reporter
@@ -123,6 +130,17 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
             task = self.control.tasks[name]
             for inner in [self.control.tasks[dep] for dep in task.task_dep] if task.has_subtask else [task]:
                 inner.task_dep = []
+
+
+def unknown_task(name: str, tasks: list[str]) -> errors.UsageError:
+    """The error for a name on the command line that is no task."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, tasks, 1)
+    return errors.UsageError(
+        f"{name!r} is no command, task or artifact",
+        remedy=f"did you mean {near[0]!r}?" if near else "`doit list --all` shows all tasks, `doit help` all commands",
+    )
 
 
 def project_root(opt_values: Any) -> Path:

@@ -29,6 +29,8 @@ class Session:
         self.cancel = threading.Event()
         self.exit_status: int | None = None
         self.always = False
+        self.debug = False
+        """Show tracebacks."""
         self._lock = threading.Lock()
         self._judged: dict[str, dict[str, Judgement]] = {}
         self.on_cancel: list[Callable[[], None]] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from buildlib import errors
@@ -57,14 +58,28 @@ def perform(services: Services, subject: Subject, stage: str, *, again: bool = F
     context = _context(services, subject, stage, judged, again)
     started = time.monotonic()
     try:
-        outcome = action_of(stage)(context)
-        observe_files(services.workspace, subject.device.name, outcome.device_files)
-        _require_unmoved(services, subject, context)
+        with local_failures(stage):
+            outcome = action_of(stage)(context)
+            observe_files(services.workspace, subject.device.name, outcome.device_files)
+            _require_unmoved(services, subject, context)
     except errors.BuildError as error:
         if not isinstance(error, errors.Cancelled):
             _keep_attempt(context, error)
         raise
     _record(context, outcome, time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def local_failures(what: str) -> Iterator[None]:
+    """The workstation's own refusals (full, read-only, gone) as an error of the build."""
+    try:
+        yield
+    except OSError as error:
+        raise errors.StoreError(
+            f"{what} cannot read or write here: {error.strerror or error}",
+            where=str(error.filename) if error.filename else None,
+            remedy="check the free space (`df -h`) and the owner of the project's files, then run doit again",
+        ) from error
 
 
 def _context(
@@ -152,17 +167,17 @@ def _note(services: Services, subject: Subject, verdict: Judgement) -> None:
 
 
 def _keep_attempt(context: StepContext, error: errors.BuildError) -> None:
-    context.workspace.receipts.put_attempt(
-        Attempt(
-            stage=context.stage,
-            model=context.model.name,
-            device=context.device.name,
-            key=context.key,
-            error=error.render(),
-            finished=now(),
-            log=error.log,
-        )
+    attempt = Attempt(
+        stage=context.stage,
+        model=context.model.name,
+        device=context.device.name,
+        key=context.key,
+        error=error.render(),
+        finished=now(),
+        log=error.log,
     )
+    with contextlib.suppress(errors.StoreError):  # a full disk: the error itself says more than its missing record
+        context.workspace.receipts.put_attempt(attempt)
 
 
 Performer = Callable[[Services, Subject, str], None]

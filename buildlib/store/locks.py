@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from buildlib.errors import BuildLocked
+from buildlib.errors import BuildLocked, StoreError
 
 
 @contextlib.contextmanager
@@ -22,25 +22,40 @@ def exclusive(
     wait: float,
     on_wait: Callable[[str], None] = lambda holder: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Holds a lock file; waits up to `wait` seconds for another holder, telling on_wait once who it is.
 
     purpose: what others are shown ("doit publish:nopp"). stop: asked while waiting; True gives up.
-    Raises BuildLocked when the wait ends without it.
+    Yields True when the former holder died with it. Raises BuildLocked when the wait ends without it, StoreError where
+    nothing can be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with _opened(path) as file:
         _acquire(file, path, wait, on_wait, stop)
+        file.seek(0)
+        died = file.read(1) != b""
         file.seek(0)
         file.truncate()
         file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%H:%M:%S")}).encode())
         file.flush()
         try:
-            yield
+            yield died
         finally:
             file.seek(0)
             file.truncate()
+            file.flush()
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a+b")
+    except OSError as error:
+        raise StoreError(
+            f"cannot be written: {error.strerror or error}",
+            where=str(path),
+            remedy="builds need a checkout that can be written; `doit status` and `doit explain` do not",
+        ) from error
 
 
 def _acquire(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from buildlib.core.receipt import Attempt, Receipt
+from buildlib.core.receipt import UNSEALED, Attempt, Receipt
 from buildlib.store import files
 
 _receipt_decoder = msgspec.json.Decoder(Receipt)
@@ -36,14 +37,16 @@ class ReceiptStore:
     def get(self, stage: str, key: str) -> Receipt | None:
         """The receipt of a step with this key, if it ever ended well."""
         try:
-            receipt = _receipt_decoder.decode(self.path(stage, key).read_bytes())
+            data = self.path(stage, key).read_bytes()
+            receipt = _receipt_decoder.decode(data)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        return receipt if receipt.key == key and receipt.stage == stage else None
+        intact = receipt.key == key and receipt.stage == stage and _seal_of(data) == receipt.seal
+        return receipt if intact else None
 
     def put(self, receipt: Receipt) -> None:
         """Records a success, drops the model's failed attempt and notes the key as the latest."""
-        files.write(self.path(receipt.stage, receipt.key), _pretty(receipt))
+        files.write(self.path(receipt.stage, receipt.key), _sealed(receipt))
         self.note_latest(receipt.model, receipt.stage, receipt.device, receipt.key)
         self.attempt_path(receipt.stage, receipt.model).unlink(missing_ok=True)
 
@@ -90,6 +93,23 @@ class ReceiptStore:
     def put_attempt(self, attempt: Attempt) -> None:
         """Keeps a failure as evidence."""
         files.write(self.attempt_path(attempt.stage, attempt.model), _pretty(attempt))
+
+
+def _sealed(receipt: Receipt) -> bytes:
+    blank = _pretty(msgspec.structs.replace(receipt, seal=UNSEALED))
+    head, tail = _around_seal(blank)
+    return head + _seal_of(blank).encode() + tail
+
+
+def _seal_of(data: bytes) -> str:
+    head, tail = _around_seal(data)
+    return hashlib.sha256(head + UNSEALED.encode() + tail).hexdigest()
+
+
+def _around_seal(data: bytes) -> tuple[bytes, bytes]:
+    """The seal is the last field: what stands before its 64 digits, and after."""
+    start = data.rfind(b'"seal": "') + len(b'"seal": "')
+    return data[:start], data[start + len(UNSEALED) :]
 
 
 def _pretty(value: Any) -> bytes:

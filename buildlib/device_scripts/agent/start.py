@@ -27,7 +27,7 @@ def do_job_start(request: Request) -> dict[str, Any]:
     """Starts the job `key`, or finds the one that runs or has ended. Returns {started: bool, state}.
 
     A finished good job is kept while its output still has its hash; a failed one is redone once its failure was
-    reported; a lost one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the lock, and
+    reported; a lost or cancelled one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the lock, and
     `again`: what has ended is done once more, whatever became of it.
     Raises Refusal: rail, busy, device.
     """
@@ -74,7 +74,7 @@ def _keep(request: Request, job: Job, status: dict[str, Any]) -> bool:
             return True
         real = request.places.real(output["path"])
         return os.path.isfile(real) and request.hashes.file(real)[0] == output["sha256"]
-    return status["state"] != "lost" and not os.path.exists(job.reported_file)
+    return status["state"] not in ("lost", "cancelled") and not os.path.exists(job.reported_file)
 
 
 def _spawn(request: Request, job: Job, lock: int) -> dict[str, Any]:
