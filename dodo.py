@@ -45,6 +45,21 @@ def task_install() -> Iterator[Task]:
     yield from PROJECT.stage("install")
 
 
+def task_validate() -> Iterator[Task]:
+    """drive the installed artifact on the device"""
+    yield from PROJECT.stage("validate")
+
+
+def task_publish() -> Iterator[Task]:
+    """files, manifests, one commit, pushed"""
+    yield from PROJECT.stage("publish")
+
+
+def task_confirm() -> Iterator[Task]:
+    """download what was published, and compare"""
+    yield from PROJECT.stage("confirm")
+
+
 def task_model() -> Iterator[Task]:
     """everything that a bare doit does, for one model"""
     yield from PROJECT.models()

@@ -127,9 +127,12 @@ class Project:
         """What steps act through; made when the first step runs, for a run with nothing to do needs none."""
         if self._services is None:
             from buildlib.console.lines import Console
+            from buildlib.steps.context import RunOptions
             from buildlib.steps.services import open_services
 
-            self._services = open_services(self.session.workspace, self.session.cancel, Console())
+            self._services = open_services(
+                self.session.workspace, self.session.cancel, Console(), RunOptions(**self.session.options)
+            )
         return self._services
 
 

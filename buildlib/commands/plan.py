@@ -31,10 +31,15 @@ class PlanCommand(ProjectCommand):
             subject = session.subject(name)
             judged = freshness.judge_model(subject, world, stages)
             plans.append((subject, [judgement for judgement in judged.values() if not judgement.done]))
+        asked = [argument.partition(":")[2] for argument in arguments if argument.startswith("publish:")]
         if options["json"]:
             print_json({s.model.name: {j.stage: j.reason for j in todo} for s, todo in plans})
         else:
             print("\n".join(as_lines(plans, world)))
+            for name in asked:
+                from buildlib.commands.publishing import plan_publish
+
+                print("\n".join(plan_publish(session, name)))
         return 0
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-
 UNSEALED = "0" * 64
 
 

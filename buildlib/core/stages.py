@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from buildlib.core.catalog import LOCAL, Model
+from buildlib.core.catalog import LOCAL, Model, Target
 from buildlib.core.flags import effective_flags, expected_device
 from buildlib.core.receipt import Receipt
 from buildlib.core.remote import active_path, source_path
@@ -190,6 +190,62 @@ def _install_lapse(subject: Subject, receipt: Receipt, world: World) -> Lapse | 
     return None
 
 
+VALIDATED_FRAMES = 200
+"""Frames that a validation drives through an artifact: ten seconds at 20 Hz."""
+
+
+def _validate_parts(subject: Subject, upstream: Upstream, world: World) -> dict[str, Any]:
+    return {
+        "artifacts": artifact_digests(upstream),
+        "arguments": upstream["compile"].parts["arguments"],
+        "runtime": _identity(subject, world),
+        "harness": world.harness(),
+        "frames": VALIDATED_FRAMES,
+        "unit": _unit(subject, world),
+    }
+
+
+def target_of(subject: Subject) -> Target:
+    """Where a model is published to. Raises NotKnowable where models.yaml says nowhere."""
+    name = subject.model.target
+    if name is None:
+        raise NotKnowable(f"models.{subject.model.name} names no target")
+    return subject.catalog.targets[name]
+
+
+def published_digests(model: Model, digests: Mapping[str, str]) -> dict[str, str]:
+    """Artifact file name -> sha256, as a target and its manifests know them."""
+    return {model.artifacts[role]: sha256 for role, sha256 in digests.items()}
+
+
+def _publish_parts(subject: Subject, upstream: Upstream, world: World) -> dict[str, Any]:
+    target, model = target_of(subject), subject.model
+    return {
+        "artifacts": published_digests(model, artifact_digests(upstream)),
+        "folder": model.folder,
+        "bundle": [model.bundle.short_name, model.bundle.ref] if model.bundle else None,
+        "target": {
+            "name": target.name,
+            "repository": target.repository,
+            "remote": target.remote,
+            "branch": target.branch,
+            "directory": target.directory,
+            "manifests": list(target.manifests),
+            "url": target.url,
+            "large_files": target.large_files,
+        },
+    }
+
+
+def _publish_lapse(subject: Subject, receipt: Receipt, world: World) -> Lapse | None:
+    reason = world.published(subject, receipt.parts["artifacts"])
+    return Lapse(reason) if reason is not None else None
+
+
+def _confirm_parts(subject: Subject, upstream: Upstream, world: World) -> dict[str, Any]:
+    return {"published": upstream["publish"].key, "entries": upstream["publish"].result["entries"]}
+
+
 def _stands(subject: Subject, receipt: Receipt, world: World) -> Lapse | None:
     return None
 
@@ -201,13 +257,16 @@ STAGES: tuple[Stage, ...] = (
     Stage("pull", 1, ("compile",), ("compile",), False, _pull_parts, _pull_lapse),
     Stage("verify", 1, ("source", "compile"), ("pull",), False, _verify_parts, _stands),
     Stage("install", 1, ("compile",), ("verify",), True, _install_parts, _install_lapse),
+    Stage("validate", 1, ("compile",), ("install",), True, _validate_parts, _stands),
+    Stage("publish", 1, ("compile",), ("verify", "validate"), False, _publish_parts, _publish_lapse),
+    Stage("confirm", 1, ("publish",), ("publish",), False, _confirm_parts, _stands),
 )
 BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
 
 
 def default_goal(subject: Subject) -> str:
     """How far a bare `doit` takes a model: onto the device where that is wanted, else to a verified artifact."""
-    return "install" if subject.device.name == LOCAL or subject.device.install else "verify"
+    return "validate" if subject.device.name == LOCAL or subject.device.install else "verify"
 
 
 def wanted(subject: Subject) -> tuple[Stage, ...]:

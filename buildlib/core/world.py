@@ -70,6 +70,14 @@ class World(Protocol):
         """Digest of the script that would compile the model, or the remote path of the device's own."""
         ...
 
+    def harness(self) -> str:
+        """Digest of the harness that validates an artifact on a device."""
+        ...
+
+    def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:
+        """Why the model's target does not hold these artifacts (file name -> sha256); None when it does."""
+        ...
+
     def receipt(self, stage: str, key: str) -> Receipt | None:
         """The receipt of a step with this key."""
         ...

@@ -30,18 +30,51 @@ opt_debug = {
 }
 
 
+opt_keep = {
+    "name": "keep_refused",
+    "short": "",
+    "long": "keep",
+    "type": bool,
+    "default": False,
+    "help": "leave an artifact that validation refused installed, to look at it",
+}
+opt_without_onroad = {
+    "name": "without_onroad",
+    "short": "",
+    "long": "without-onroad",
+    "type": str,
+    "default": "",
+    "help": "publish without an onroad attestation; the REASON is written into the commit",
+}
+opt_supersede = {
+    "name": "supersede",
+    "short": "",
+    "long": "supersede",
+    "type": bool,
+    "default": False,
+    "help": "replace a manifest entry that somebody else has made newer",
+}
+
+
 class RunCommand(Run):  # type: ignore[misc] # doit is untyped
     """One build at a time in a checkout; a second waits and says for whom."""
 
     name = "run"
     doc_purpose = "build what is stale"
-    cmd_options = (*Run.cmd_options, opt_debug)
+    new_bundle = False
+    cmd_options = (*Run.cmd_options, opt_keep, opt_without_onroad, opt_supersede, opt_debug)
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> int:
         """Takes the lock before models.yaml is read, so that a waiting build sees what the first one left."""
         debug = bool(opt_values.get("debug"))
         session = sessions.Session(Workspace(project_root(opt_values)), get_var("device"))
         session.debug = debug
+        session.options = {
+            "keep_refused": bool(opt_values.get("keep_refused")),
+            "without_onroad": opt_values.get("without_onroad") or None,
+            "supersede": bool(opt_values.get("supersede")),
+            "new_bundle": self.new_bundle,
+        }
         sessions.enter(session)
         restore = session.listen_to_signals()
         try:

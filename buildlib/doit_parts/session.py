@@ -31,6 +31,8 @@ class Session:
         self.always = False
         self.debug = False
         """Show tracebacks."""
+        self.options: dict[str, Any] = {}
+        """`steps.context.RunOptions` by name, as the command line gave them."""
         self._lock = threading.Lock()
         self._judged: dict[str, dict[str, Judgement]] = {}
         self.on_cancel: list[Callable[[], None]] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from buildlib import errors
+from buildlib.core.diagnosis import diagnose
 from buildlib.core.remote import recompiled_path, source_path
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
@@ -135,12 +136,16 @@ def failure(context: StepContext, status: dict[str, Any], log: Log) -> errors.Bu
     if state == "timeout":
         remedy = f"raise devices.{context.device.name}.timeouts.compile in models.yaml"
         return errors.CompileFailed(f"the compile took too long: {reason}", remedy=remedy, **where)
-    return errors.CompileFailed(
-        log.last_error() or reason,
-        remedy=f"read the log, then doit {context.model.name}",
-        guide="11",
-        **where,
-    )
+    return diagnosed(context, log, reason, where)
+
+
+def diagnosed(context: StepContext, log: Log, reason: str, where: dict[str, str]) -> errors.CompileFailed:
+    """The compile's own last error, with the cause and remedy of the sign that leads its log."""
+    signs = diagnose("\n".join(log.lines())).failures
+    said = log.last_error() or reason
+    if not signs:
+        return errors.CompileFailed(said, remedy=f"read the log, then doit {context.model.name}", **where)
+    return errors.CompileFailed(f"{said}: {signs[0].cause}", remedy=signs[0].remedy, guide=signs[0].guide, **where)
 
 
 class Log:

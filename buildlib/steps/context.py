@@ -17,6 +17,20 @@ from buildlib.store.workspace import Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What the command line of one run allows. Nothing here reaches past a rail."""
+
+    keep_refused: bool = False
+    """A refused artifact stays installed, to be looked at (`--keep`)."""
+    without_onroad: str | None = None
+    """Why an artifact is published without an onroad attestation; written into the commit."""
+    supersede: bool = False
+    """Replace an entry that somebody else has made newer."""
+    new_bundle: bool = False
+    """Add the bundle where the manifests do not have it (`doit publish-new`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Services:
     """What all steps of a run share. link: opens (or returns) the way to a device."""
 
@@ -24,6 +38,7 @@ class Services:
     events: Events
     cancel: Event
     link: Callable[[Device], DeviceLink]
+    options: RunOptions = RunOptions()
 
     def check_cancelled(self) -> None:
         """Raises Cancelled once the build was asked to stop."""

@@ -15,13 +15,14 @@ from buildlib.device.link import DeviceLink
 from buildlib.ports.events import Events
 from buildlib.ports.transport import Transport
 from buildlib.steps import toolchain
-from buildlib.steps.context import Services
+from buildlib.steps.context import RunOptions, Services
 from buildlib.store.workspace import Workspace
 
 
-def open_services(workspace: Workspace, cancel: Event, events: Events) -> Services:
+def open_services(workspace: Workspace, cancel: Event, events: Events, options: RunOptions | None = None) -> Services:
     """Services of one run. Links open lazily and are shared by the steps of a device, which never overlap."""
-    return Services(workspace=workspace, events=events, cancel=cancel, link=Links(workspace, cancel).get)
+    links = Links(workspace, cancel)
+    return Services(workspace=workspace, events=events, cancel=cancel, link=links.get, options=options or RunOptions())
 
 
 class Links:
@@ -38,7 +39,12 @@ class Links:
         if device.name not in known:
             placed = place(self._workspace, device)
             known[device.name] = DeviceLink(
-                open_transport(self._workspace, placed), placed, toolchain.python_on(placed), cancel=self._cancel
+                open_transport(self._workspace, placed),
+                placed,
+                toolchain.python_on(placed),
+                cancel=self._cancel,
+                # More connections beside the first: a single one does not fill a long link.
+                connect=(lambda: open_transport(self._workspace, placed)) if device.transport == "ssh" else None,
             )
         return known[device.name]
 

@@ -10,7 +10,7 @@ from buildlib import errors
 from buildlib.artifact.describe import summary
 from buildlib.artifact.examine import examine
 from buildlib.core.flags import effective_flags, expected_device
-from buildlib.core.verdict import Expectations, Verdict
+from buildlib.core.verdict import Expectations, Verdict, expectations_of
 from buildlib.core.world import Subject
 from buildlib.steps.context import Outcome, StepContext
 
@@ -40,27 +40,27 @@ def run(context: StepContext) -> Outcome:
 
 
 def expectations(context: StepContext, role: str) -> Expectations:
-    """What the declaration and the source's inspection let an artifact be."""
-    made_from = context.upstream["source"].result["sources"] if "source" in context.upstream else {}
-    weights = [entry["weight_bytes"] for entry in made_from.values() if entry.get("weight_bytes") is not None]
-    inputs = [name for entry in made_from.values() for name in entry.get("inputs", ())]
-    return expected_of(context.subject, sum(weights) if weights else None, tuple(inputs) or None)
+    """What the declaration and the source's inspection let an artifact be. An artifact of one role answers for its
+    own ONNX; one that combines all roles answers for all."""
+    made_from = context.upstream["source"].result["sources"]
+    own = [made_from[role]] if role in made_from else list(made_from.values())
+    inputs = tuple(name for entry in own for name in entry["inputs"])
+    return expected_of(context.subject, role, sum(entry["weight_bytes"] for entry in own), inputs)
 
 
 def expected_of(
-    subject: Subject, onnx_bytes: int | None = None, onnx_inputs: tuple[str, ...] | None = None
+    subject: Subject,
+    role: str | None = None,
+    onnx_bytes: int | None = None,
+    onnx_inputs: tuple[str, ...] | None = None,
 ) -> Expectations:
-    """The expectations of a model on a device."""
+    """The expectations of a model on a device. role: of the artifact, the first one's by default."""
     model = subject.model
-    backend = expected_device(subject.catalog, model, subject.device)
-    flags = effective_flags(subject.catalog, model, subject.device)
-    warp = flags.get("WARP_DEV", backend).partition(":")[0]
-    return Expectations(
-        expected_device=backend,
-        warp_device=warp if warp != backend else None,
-        frame_skip=model.frame_skip,
-        cameras=model.camera_resolutions,
-        model_size=model.model_size,
+    return expectations_of(
+        model,
+        expected_device=expected_device(subject.catalog, model, subject.device),
+        flags=effective_flags(subject.catalog, model, subject.device),
+        role=role or next(iter(model.artifacts)),
         onnx_bytes=onnx_bytes,
         onnx_inputs=onnx_inputs,
     )

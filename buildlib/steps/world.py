@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -95,6 +98,25 @@ class FileWorld:
         """What names the compile script in the key: its digest when it is ours."""
         return compile_script_id(subject.device)
 
+    def harness(self) -> str:
+        """Our own harness by its digest."""
+        return harness_script()[1]
+
+    def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:
+        """Reads the target's manifests and files; no network."""
+        from buildlib.steps.targets import open_target
+
+        settings = subject.catalog.targets[subject.model.target or ""]
+        try:
+            seen = open_target(self.workspace, settings).observe(subject.model)
+        except errors.BuildError as error:
+            return error.headline()
+        if seen.holds(wanted):
+            return None
+        if seen.unpushed is not None:
+            return f"committed as {seen.unpushed[:12]}, not pushed"
+        return seen.problems[0] if seen.problems else f"{settings.name} holds other bytes, or its entry was edited"
+
     def receipt(self, stage: str, key: str) -> Receipt | None:
         """From disk."""
         return self.workspace.receipts.get(stage, key)
@@ -170,14 +192,18 @@ def compile_script_id(device: Device) -> str:
     return builtin_script()[1]
 
 
-_builtin: list[tuple[Path, str]] = []
+@functools.cache
+def device_script(name: str) -> tuple[Path, str]:
+    """A script that runs on devices, and its sha256."""
+    path = Path(__file__).parent.parent / "device_scripts" / name
+    return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def builtin_script() -> tuple[Path, str]:
     """Our compile script and its sha256."""
-    if not _builtin:
-        import hashlib
+    return device_script("compile_supercombo.py")
 
-        path = Path(__file__).parent.parent / "device_scripts" / "compile_supercombo.py"
-        _builtin.append((path, hashlib.sha256(path.read_bytes()).hexdigest()))
-    return _builtin[0]
+
+def harness_script() -> tuple[Path, str]:
+    """Our harness and its sha256."""
+    return device_script("validate_supercombo.py")

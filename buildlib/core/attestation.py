@@ -1,0 +1,75 @@
+"""What a person saw of an artifact on the road (guide, section 9.2), bound to its bytes and its runtime. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+POINTS: Mapping[str, str] = {
+    "normal_boot": "IQPilot was booted normally",
+    "selected": "the model was selected through the selector",
+    "cache_cleared": "the model cache was cleared, or that was not needed",
+    "loaded": "the model loaded",
+    "survived_onroad": "it survived the transition to onroad",
+    "services_alive": "modelV2, livePose, iqPlan and the services around them stayed alive",
+    "ui_not_frozen": "the UI did not freeze",
+}
+"""Each point of guide section 9.2: the question, answered yes or no by whoever drove."""
+
+AFTER_PUBLISHING: Mapping[str, str] = {
+    "redownloaded": "the model was redownloaded through the selector",
+    "loaded": "the device loaded the redownloaded model",
+    "survived_onroad": "it survived onroad entry",
+}
+"""Guide section 16: what a person sees after publishing."""
+
+
+class Attestation(msgspec.Struct, frozen=True, kw_only=True):
+    """One drive. artifacts: file name -> sha256; runtime: digest of the toolchain that ran it; points: all true.
+
+    observed: what the device said for itself. published: it was about the downloaded file (guide, section 16).
+    """
+
+    model: str
+    artifacts: dict[str, str]
+    runtime: str
+    device: str
+    unit: str
+    by: str
+    on: str
+    points: dict[str, bool]
+    notes: str = ""
+    observed: dict[str, Any] = {}
+    published: bool = False
+
+    def holds_for(self, artifacts: Mapping[str, str], runtime: str | None) -> bool:
+        """True for exactly these bytes, and this runtime where it is known; other bytes make it void."""
+        same = dict(artifacts) == self.artifacts and all(self.points.values())
+        return same and (runtime is None or runtime == self.runtime)
+
+
+def contradictions(
+    points: Mapping[str, bool], observed: Mapping[str, Any], artifacts: Mapping[str, str], *, published: bool = False
+) -> list[str]:
+    """Where a person's answers and the device's own words disagree, or an answer is missing or no.
+
+    observed: `active` (file name -> sha256 on the device), `onroad_since_install` (bool or None), `crashes` (names of
+    crash files new since the install).
+    """
+    questions = AFTER_PUBLISHING if published else POINTS
+    found = [f"{name} was not answered: {text}" for name, text in questions.items() if name not in points]
+    found += [f"{name} is no point of the guide" for name in points if name not in questions]
+    found += [f"{name} was answered with no: {questions[name]}" for name in questions if points.get(name) is False]
+    active = observed.get("active", {})
+    for name, sha256 in artifacts.items():
+        if name in active and active[name] != sha256:
+            was = active[name][:12] if active[name] else "nothing"
+            found.append(f"the device has {was} at {name}, not {sha256[:12]}")
+    if points.get("survived_onroad") and observed.get("onroad_since_install") is False:
+        found.append("the device says that it was not onroad since the artifact was installed")
+    crashes = observed.get("crashes") or []
+    if crashes:
+        found.append(f"crash files since the install: {', '.join(sorted(crashes)[:3])}")
+    return found

@@ -1,0 +1,95 @@
+"""Guide section 17: the fifteen points of a release, filled from receipts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from buildlib.core.attestation import Attestation
+from buildlib.core.freshness import Judgement, State
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One point. done: it holds for the present artifact; evidence: when and what, or what is missing."""
+
+    number: int
+    text: str
+    done: bool
+    evidence: str
+
+
+def checklist(
+    judged: Mapping[str, Judgement],
+    artifacts: Mapping[str, str],
+    attestations: Iterable[Attestation],
+    *,
+    runtime: str | None,
+    flags_differ: list[str] | None,
+) -> list[Point]:
+    """The fifteen points for a model. flags_differ: of SConscript; None where the device has none."""
+    drives = list(attestations)
+    onroad = next((one for one in drives if not one.published and one.holds_for(artifacts, runtime)), None)
+    after = next((one for one in drives if one.published and one.holds_for(artifacts, runtime)), None)
+    rows: list[tuple[str, bool, str]] = [
+        ("SConscript contains the current QCOM flags", flags_differ == [], _flags(flags_differ)),
+        _stage(judged, "upload", "the source ONNX was copied to the device", lambda r: _first(r, "remote", "path")),
+        _stage(judged, "compile", "compiled on-device with the exact environment", lambda r: f"{r['seconds']:.1f} s"),
+        _stage(judged, "verify", "the artifact is full-sized, not truncated", lambda r: _sizes(judged)),
+        _stage(judged, "pull", "the artifact's hash", lambda r: ", ".join(sha[:12] for sha in artifacts.values())),
+        _stage(judged, "install", "installed on the test device", lambda r: _first(r, "active", "path")),
+        _stage(judged, "validate", "the harness ran", lambda r: "good"),
+        _drive("validated under the real launcher path", onroad),
+        _drive("no crash logs, no JIT mismatch, no freeze", onroad),
+        _stage(judged, "pull", "pulled back, hash as on the device", lambda r: "sha256 equal"),
+        _stage(judged, "publish", "the published artifact was replaced", lambda r: str(r.get("commit") or "")[:12]),
+        _stage(judged, "publish", "selector and fetcher SHA values", lambda r: f"{len(r.get('entries', ()))} entries"),
+        _stage(
+            judged, "publish", "repository, manifests and diff verified", lambda r: f"{len(r.get('paths', ()))} paths"
+        ),
+        _stage(judged, "publish", "committed and pushed", lambda r: str(r.get("message", ""))),
+        _confirmed(judged, after),
+    ]
+    return [
+        Point(number=number, text=text, done=done, evidence=evidence)
+        for number, (text, done, evidence) in enumerate(rows, 1)
+    ]
+
+
+def _stage(
+    judged: Mapping[str, Judgement], stage: str, text: str, evidence: Callable[[dict[str, Any]], str]
+) -> tuple[str, bool, str]:
+    judgement = judged[stage]
+    if judgement.state is State.FRESH and judgement.receipt is not None:
+        return text, True, f"{judgement.receipt.finished}  {evidence(judgement.receipt.result)}".rstrip()
+    return text, False, f"{stage} {judgement.state}: {judgement.reason}"
+
+
+def _drive(text: str, attestation: Attestation | None) -> tuple[str, bool, str]:
+    if attestation is None:
+        return text, False, "no onroad attestation holds for these bytes"
+    return text, True, f"{attestation.on}  attested by {attestation.by}"
+
+
+def _confirmed(judged: Mapping[str, Judgement], after: Attestation | None) -> tuple[str, bool, str]:
+    text, done, evidence = _stage(judged, "confirm", "redownloaded and validated one more time", lambda r: "by its URL")
+    if done and after is not None:
+        evidence += f"; seen on the road by {after.by}"
+    return text, done, evidence
+
+
+def _flags(differ: list[str] | None) -> str:
+    if differ is None:
+        return "the device has no SConscript"
+    return "; ".join(differ) if differ else "every larch64 function agrees with the profile"
+
+
+def _first(result: Mapping[str, Any], group: str, field: str) -> str:
+    return next((str(entry[field]) for entry in result.get(group, {}).values()), "")
+
+
+def _sizes(judged: Mapping[str, Judgement]) -> str:
+    compiled = judged["compile"].receipt
+    sizes = [entry["size"] for entry in compiled.result["artifacts"].values()] if compiled else []
+    return ", ".join(f"{size / 1e6:.1f} MB" for size in sizes)
