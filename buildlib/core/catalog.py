@@ -119,6 +119,9 @@ class Device(Value, frozen=True, kw_only=True):
     sync_sconscript: str | None = None
     """Workstation file copied over the device's SConscript before its flags are checked (guide, section 1)."""
     keep_backups: int = 3
+    goal: Literal["verify", "install", "validate"] | None = None
+    """How far a bare `doit` goes; None: `validate` where `install` is true, else `verify`."""
+    validate_seconds: float = 10.0
     paths: DevicePaths = DevicePaths()
     timeouts: Timeouts = Timeouts()
 

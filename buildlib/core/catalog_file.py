@@ -188,6 +188,13 @@ class Device(Raw):
         LocalPath | None, Meta(description="File here that replaces the device's SConscript first (guide 1).")
     ] = None
     keep_backups: Annotated[int, Meta(ge=1, le=1000, description="Of each installed artifact.")] = 3
+    goal: Annotated[
+        Literal["verify", "install", "validate"] | None,
+        Meta(description="How far a bare `doit` goes: by default `validate` where `install` is true, else `verify`."),
+    ] = None
+    validate_seconds: Annotated[
+        float, Meta(ge=0.5, le=3600, description="How long a validation drives an artifact, at 20 frames a second.")
+    ] = 10.0
     paths: Annotated[DevicePaths | None, Meta(description="Only those that differ.")] = None
     timeouts: Annotated[Timeouts | None, Meta(description="Only those that differ.")] = None
 

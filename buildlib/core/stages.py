@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from buildlib.core.catalog import LOCAL, Model, Target
+from buildlib.core.catalog import Model, Target
 from buildlib.core.flags import effective_flags, expected_device
 from buildlib.core.receipt import Receipt
 from buildlib.core.remote import active_path, source_path
@@ -190,8 +190,8 @@ def _install_lapse(subject: Subject, receipt: Receipt, world: World) -> Lapse | 
     return None
 
 
-VALIDATED_FRAMES = 200
-"""Frames that a validation drives through an artifact: ten seconds at 20 Hz."""
+FRAME_RATE = 20
+"""Frames a second, the camera's."""
 
 
 def _validate_parts(subject: Subject, upstream: Upstream, world: World) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _validate_parts(subject: Subject, upstream: Upstream, world: World) -> dict[
         "arguments": upstream["compile"].parts["arguments"],
         "runtime": _identity(subject, world),
         "harness": world.harness(),
-        "frames": VALIDATED_FRAMES,
+        "frames": round(subject.device.validate_seconds * FRAME_RATE),
         "unit": _unit(subject, world),
     }
 
@@ -266,7 +266,8 @@ BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
 
 def default_goal(subject: Subject) -> str:
     """How far a bare `doit` takes a model: onto the device where that is wanted, else to a verified artifact."""
-    return "validate" if subject.device.name == LOCAL or subject.device.install else "verify"
+    device = subject.device
+    return device.goal or ("validate" if device.install else "verify")
 
 
 def wanted(subject: Subject) -> tuple[Stage, ...]:

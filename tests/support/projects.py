@@ -80,6 +80,8 @@ class Project:
                 "transport": "local",
                 "profile": "cpu",
                 "compile_script": self.scripts.get(name, SCRIPT),
+                "install": True,
+                "goal": "install",
                 "paths": {"root": str(path), "python": str(path / "python")},
             }
             for name, path in self.devices.items()
