@@ -13,6 +13,7 @@ from buildlib.core.remote import recompiled_path, source_path
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.operators import require_operators
 from buildlib.steps.preflight import require_agreeing_flags
 from buildlib.steps.world import builtin_script
 from buildlib.store import files
@@ -29,6 +30,7 @@ def run(context: StepContext) -> Outcome:
         check_tinygrad_version()
     require_agreeing_flags(context)
     link = context.link()
+    require_operators(context, link)
     output = recompiled_path(context.device, context.model.artifact)
     request = job_request(context, link, output)
     log = Log(context)
