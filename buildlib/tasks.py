@@ -131,7 +131,10 @@ class Project:
             from buildlib.steps.services import open_services
 
             self._services = open_services(
-                self.session.workspace, self.session.cancel, Console(), RunOptions(**self.session.options)
+                self.session.workspace,
+                self.session.cancel,
+                Console(warnings=self.session.warnings),
+                RunOptions(**self.session.options),
             )
         return self._services
 

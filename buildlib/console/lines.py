@@ -15,14 +15,14 @@ EVERY = 0.1
 class Console:
     """Prints step lines to a stream; on a terminal the last line shows progress and is wiped before the next."""
 
-    def __init__(self, out: IO[str] | None = None) -> None:
+    def __init__(self, out: IO[str] | None = None, warnings: list[tuple[str, str]] | None = None) -> None:
         self._out = out if out is not None else sys.stdout
         self._live = self._out.isatty()
         self._lock = threading.Lock()
         self._drawn = 0.0
         self._shown = ""
         self._started: dict[tuple[str, str, int | None], tuple[float, int]] = {}
-        self.warnings: list[tuple[str, str]] = []
+        self.warnings = warnings if warnings is not None else []
 
     def step(self, subject: str, stage: str, text: str) -> None:
         """A line that stays."""

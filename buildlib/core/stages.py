@@ -112,8 +112,13 @@ def _upload_parts(subject: Subject, upstream: Upstream, world: World) -> dict[st
 
 
 def _upload_lapse(subject: Subject, receipt: Receipt, world: World) -> Lapse | None:
+    return _gone_from_device(subject, receipt.result["remote"], world)
+
+
+def _gone_from_device(subject: Subject, entries: Mapping[str, Mapping[str, str]], world: World) -> Lapse | None:
+    """Why files that were put on a device are not what they were; an unreachable device says nothing."""
     seen = world.device(subject.device.name)
-    for entry in receipt.result["remote"].values():
+    for entry in entries.values():
         there = seen.files.get(entry["path"])
         if seen.reachable and there != entry["sha256"]:
             what = "is gone from" if there is None else "has other bytes on"
@@ -181,13 +186,7 @@ def _install_parts(subject: Subject, upstream: Upstream, world: World) -> dict[s
 
 
 def _install_lapse(subject: Subject, receipt: Receipt, world: World) -> Lapse | None:
-    seen = world.device(subject.device.name)
-    for entry in receipt.result["active"].values():
-        there = seen.files.get(entry["path"])
-        if seen.reachable and there != entry["sha256"]:
-            what = "is gone from" if there is None else "has other bytes on"
-            return Lapse(f"{entry['path']} {what} {subject.device.name}", restorable=True)
-    return None
+    return _gone_from_device(subject, receipt.result["active"], world)
 
 
 FRAME_RATE = 20

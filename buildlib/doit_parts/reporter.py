@@ -87,7 +87,9 @@ class LinesReporter:
             return f"{_count(failed, 'step')} failed.{waiting}"
         if self.built:
             seconds = time.monotonic() - self.started
-            return f"{_count(len(self.built), 'model')} built in {seconds:.0f} s."
+            warned = len(session.warnings) if session is not None else 0
+            told = f", {_count(warned, 'warning')} above" if warned else ""
+            return f"{_count(len(self.built), 'model')} built in {seconds:.0f} s{told}."
         assumed = session is not None and any(
             judgement.state is State.ASSUMED for model in self.touched for judgement in session.judged(model).values()
         )

@@ -31,6 +31,8 @@ class Session:
         self.always = False
         self.debug = False
         """Show tracebacks."""
+        self.warnings: list[tuple[str, str]] = []
+        """(subject, text) of what steps warned of, for the last lines."""
         self.options: dict[str, Any] = {}
         """`steps.context.RunOptions` by name, as the command line gave them."""
         self._lock = threading.Lock()
