@@ -16,6 +16,7 @@ from buildlib.toolchain.c_compiler import CCompiler, find_c_compiler
 
 ROOT = Path(__file__).parent.parent
 COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"
+VALIDATE_SCRIPT = COMPILE_SCRIPT.with_name("validate_supercombo.py")
 SEED, WIDTH = 1, 64
 
 Compile = Callable[..., subprocess.CompletedProcess[str]]
@@ -32,6 +33,11 @@ def kept(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def compile_script() -> Path:
     return COMPILE_SCRIPT
+
+
+@pytest.fixture(scope="session")
+def validate_script() -> Path:
+    return VALIDATE_SCRIPT
 
 
 @pytest.fixture(scope="session")
