@@ -17,6 +17,7 @@ from tests.support.projects import Project, moved_copy, new_project, variant
 
 ROOT = Path(__file__).parent.parent
 COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"
+VALIDATE_SCRIPT = COMPILE_SCRIPT.with_name("validate_supercombo.py")
 SEED, WIDTH = 1, 64
 
 pytest_plugins = ("tests.support.captured_jits",)
@@ -35,6 +36,11 @@ def kept(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def compile_script() -> Path:
     return COMPILE_SCRIPT
+
+
+@pytest.fixture(scope="session")
+def validate_script() -> Path:
+    return VALIDATE_SCRIPT
 
 
 @pytest.fixture(scope="session")

@@ -57,9 +57,9 @@ STATUS = {
     "not_finite": 20,  # NaN or infinity in an output
     "bad_odometry": 21,  # pose, wide camera angles or road transform senseless
     "not_repeatable": 22,  # same in, other out
-    "indifferent": 23,  # other in, same out
-    "reads_padding": 24,  # the padding of a frame shows in the picture
     "wrong_picture": 27,  # a warp is another projection than the one asked for
+    "reads_padding": 24,  # the padding of a frame shows in the picture
+    "indifferent": 23,  # other in, same out
     "leaks": 25,  # memory does not stay steady
     "too_slow": 26,  # slower than real time, where that is asked for
     "broken": 40,  # the harness itself failed
@@ -70,7 +70,7 @@ MODEL_INPUTS = ("img", "big_img", "features_buffer", "desire_pulse", "traffic_co
 # What the localizer refuses: deviations at or below 1e-5, speeds over 200 m/s, rates over 10 rad/s. Angles over pi
 # rad and a camera over 100 m from the road are no angles and no camera.
 LEAST_STD, MOST_SPEED, MOST_RATE, MOST_ANGLE, MOST_HEIGHT = 1e-5, 200.0, 10.0, math.pi, 100.0
-# Growth between the first and the last third after warming up that no allocator's noise explains, in bytes.
+# Growth after warming up (`growth`) that no allocator's noise explains, in bytes.
 LEAK_OF_PROCESS, LEAK_OF_DEVICE = 6 << 20, 256 << 10
 MOST_LATE = 0.01
 MOST_GREY = 2
@@ -167,9 +167,14 @@ class Watch:
             took = self.frames[-1]["at"] - self.frames[0]["at"]
             numbers["seconds"] = round(took, 3)
             numbers["rate"] = round((len(self.frames) - 1) / took, 2) if took else None
+        # Cameras differ in the size of their frames: each is compared with itself.
+        device = [
+            growth([(one["frame"], one["mem"]) for one in self.frames if one["camera"] == name], len(self.frames))
+            for name in cameras
+        ]
         numbers["memory"] = {
             "process": growth(self.memory, len(self.frames)),
-            "device": growth([(one["frame"], one["mem"]) for one in self.frames], len(self.frames)),
+            "device": max((one for one in device if one), key=lambda one: one["growth"], default=None),
         }
         return numbers | self.facts
 
@@ -189,16 +194,19 @@ def times_of(times: list[float], period: float) -> Message:
 
 
 def growth(samples: list[tuple[int, int]], frames: int) -> Message | None:
-    """Bytes by (frame, bytes): the first quarter warms up; then the least of the last third less the most of the first.
+    """Bytes by (frame, bytes): the first quarter warms up; the rest is compared by the least of each third.
 
-    None with too few samples to tell. A sawtooth that returns has none; a leak cannot hide in one.
+    growth is twice the smaller of the two climbs: all of a steady leak, nothing of one step or of a sawtooth that
+    returns. None with too few samples to tell.
     """
     settled = [sample for sample in samples if sample[0] >= frames // 4]
-    if len(settled) < 9:
+    third = len(settled) // 3
+    if third < 3:
         return None
-    early, late = settled[: len(settled) // 3], settled[-(len(settled) // 3) :]
-    grown = min(bytes_ for _, bytes_ in late) - max(bytes_ for _, bytes_ in early)
-    between = late[0][0] - early[-1][0]
+    thirds = [settled[at * third : (at + 1) * third] for at in range(3)]
+    least = [min(bytes_ for _, bytes_ in part) for part in thirds]
+    grown = 2 * min(least[1] - least[0], least[2] - least[1])
+    between = thirds[2][0][0] - thirds[0][0][0]
     return {
         "start": settled[0][1],
         "end": settled[-1][1],
