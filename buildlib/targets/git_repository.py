@@ -7,6 +7,7 @@ branch, index and work tree are as they were, so there is nothing to put back af
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -156,7 +157,7 @@ class GitRepository:
         """Drops a commit that did not reach the remote; its hash."""
         with self._locked(f"abandon {model.name}", Silent(), model.name) as repository:
             pending = self._pending(repository.git, model)
-            self._forget(repository.git, model)
+            self._forget(repository, model)
             return pending
 
     def _carry_out(
@@ -177,7 +178,7 @@ class GitRepository:
                 base, before = self._level(repository, model.name, told)
                 proposal = propose(repository, base, before)
                 if not proposal.edits:
-                    self._forget(git, model)
+                    self._forget(repository, model)
                     return Published(
                         changed=False,
                         commit=git_history.last_commit(git, proposal.files, base),
@@ -186,17 +187,18 @@ class GitRepository:
                     )
                 commit = self._commit(repository, proposal, model)
                 _stop(cancel)
+                Journal(repository.state, model.name).write(self._settling(proposal, commit))
                 told.step(model.name, "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}")
                 try:
                     if proposal.plan is not None:
                         git_remote.push_lfs(git, settings, proposal.plan)
                     git_remote.push(git, settings, base, commit, model.name)
                 except git_remote.Moved:
-                    self._forget(git, model)
+                    self._forget(repository, model)
                     told.step(model.name, "publish", f"{settings.remote} moved on; starting anew on its new head")
                     continue
                 except git_remote.Refused:
-                    self._forget(git, model)
+                    self._forget(repository, model)
                     raise
                 return self._follow(repository, proposal, commit, model, told)
         raise TargetError(
@@ -225,8 +227,9 @@ class GitRepository:
         """Preconditions, fetch, fast-forward. The branch's commit after that and before it."""
         git, settings, where = repository.git, self._settings, str(self._root)
         git_preconditions.require(git_preconditions.local_checks(repository, settings), where)
-        head = git.text("rev-parse", "HEAD")
         remote = git_remote.fetch(git, settings)
+        git_aftermath.landed(repository, remote)
+        head = git.text("rev-parse", "HEAD")
         git_preconditions.require(iter([git_remote.ancestry(git, settings, head, remote)]), where)
         if head != remote:
             git_preconditions.require(iter([git_aftermath.untouched(git, head, remote)]), where)
@@ -278,20 +281,10 @@ class GitRepository:
         """Branch, index and work tree go where the remote is."""
         git, settings = repository.git, self._settings
         git.run("update-ref", git_remote.tracking(settings), commit)
-        left = settle(
-            git,
-            Journal(repository.state),
-            Settling(
-                branch=settings.branch,
-                base=proposal.base,
-                commit=commit,
-                change=proposal.change,
-                manifests=settings.manifests,
-            ),
-        )
+        left = settle(git, Journal(repository.state), self._settling(proposal, commit))
         for path in left:
             events.warning(model.name, f"{path} holds somebody's edits and was left as it is")
-        self._forget(git, model)
+        self._forget(repository, model)
         paths = git_tree.changed_paths(git, proposal.base, commit)
         Known(repository).note(git, commit, paths)
         return Published(
@@ -303,6 +296,15 @@ class GitRepository:
             former=git_plan.any_entries(git, settings, model, proposal.base),
         )
 
+    def _settling(self, proposal: _Proposal, commit: str) -> Settling:
+        return Settling(
+            branch=self._settings.branch,
+            base=proposal.base,
+            commit=commit,
+            change=proposal.change,
+            manifests=self._settings.manifests,
+        )
+
     def _pending(self, git: Git, model: Model) -> str | None:
         """Our commit for a model that the remote has not got, as far as is known here."""
         found = git.run("rev-parse", "-q", "--verify", _pending_ref(model), check=False)
@@ -310,8 +312,9 @@ class GitRepository:
             return None
         return found.text
 
-    def _forget(self, git: Git, model: Model) -> None:
-        git.run("update-ref", "-d", _pending_ref(model), check=False)
+    def _forget(self, repository: Repository, model: Model) -> None:
+        Journal(repository.state, model.name).clear()
+        repository.git.run("update-ref", "-d", _pending_ref(model), check=False)
 
 
 def _message(request: Request, plan: Plan) -> str:
@@ -323,7 +326,8 @@ def _message(request: Request, plan: Plan) -> str:
 
 
 def _pending_ref(model: Model) -> str:
-    return f"{PENDING}{model.name}"
+    name = re.sub(r"\.(?=\.|lock$)", "%2e", model.name)  # what git refuses in the name of a ref
+    return f"{PENDING}{name}"
 
 
 def _stop(cancel: Event | None) -> None:
