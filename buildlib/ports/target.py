@@ -6,13 +6,14 @@ before a target is asked; the rails (samples stay in sandboxes, one tinygrad at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Protocol
 
 from buildlib.core.catalog import Model
+from buildlib.core.catalog_release import NewCatalog
 from buildlib.core.manifest import Chunk, Entry
 from buildlib.core.release import Storage
 from buildlib.ports.events import Events, Silent
@@ -138,6 +139,10 @@ class Observation:
         return said and self.unpushed is None and all(self.files.get(name) == sha for name, sha in wanted.items())
 
 
+MakeCatalog = Callable[[Mapping[str, bytes]], NewCatalog]
+"""From the present manifests (path -> bytes) to the catalog after them; see `core.catalog_release.new_catalog`."""
+
+
 class Target(Protocol):
     """A place to publish to. Used from one thread at a time; several processes are kept apart by its own lock."""
 
@@ -166,12 +171,21 @@ class Target(Protocol):
         """Puts the former artifact and entries back, as a publication of its own. Raises TargetError."""
         ...
 
+    def manifests(self) -> Mapping[str, bytes]:
+        """path -> bytes of the manifests as they stand here. Raises TargetError."""
+        ...
+
+    def start_catalog(self, make: MakeCatalog, events: Events = ..., cancel: Event | None = None) -> Published:
+        """Adds a new catalog's manifests beside the old ones, which stay; nothing where they are there. TargetError."""
+        ...
+
 
 __all__ = [
     "Artifact",
     "Check",
     "Events",
     "FileChange",
+    "MakeCatalog",
     "Observation",
     "Published",
     "PublishedFile",

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from buildlib.core import release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.manifest_edit import Change
+from buildlib.core.manifest_change import Change
 from buildlib.errors import TargetError
 from buildlib.ports.target import PublishedFile
 from buildlib.targets import git_plan, git_tree, publication

@@ -7,9 +7,10 @@ branch, index and work tree are as they were, so there is nothing to put back af
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -17,10 +18,10 @@ from threading import Event
 from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
-from buildlib.core.manifest_edit import Change
+from buildlib.core.manifest_change import Change
 from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
-from buildlib.ports.target import Check, Observation, Published, PublishedFile, Request, TargetState
+from buildlib.ports.target import Check, MakeCatalog, Observation, Published, PublishedFile, Request, TargetState
 from buildlib.store import files, locks
 from buildlib.targets import (
     git_aftermath,
@@ -42,6 +43,9 @@ from buildlib.targets.publication import Plan
 LOCK_WAIT = 600.0
 """Seconds that a publish waits for another one in the same clone."""
 
+CATALOG = "+catalog"
+"""Stands where a model's name would; no model can be called so."""
+
 TRIES = 2
 """A publish starts anew once when somebody pushed in between."""
 
@@ -53,7 +57,7 @@ class _Proposal:
     base: str
     edits: tuple[TreeEdit, ...]
     message: str
-    change: Change
+    change: Change | None
     files: tuple[PublishedFile, ...]
     plan: Plan | None = None
 
@@ -134,7 +138,8 @@ class GitRepository:
                 plan=plan,
             )
 
-        return self._carry_out(f"publish:{request.model.name}", request.model, propose, events, cancel)
+        published = self._carry_out(f"publish:{request.model.name}", request.model.name, propose, events, cancel)
+        return self._with_entries(published, request.model)
 
     def unpublish(
         self, model: Model, message: str, events: Events | None = None, cancel: Event | None = None
@@ -151,19 +156,39 @@ class GitRepository:
                 files=former.files,
             )
 
-        return self._carry_out(f"unpublish {model.name}", model, propose, events, cancel)
+        published = self._carry_out(f"unpublish {model.name}", model.name, propose, events, cancel)
+        return self._with_entries(published, model)
+
+    def manifests(self) -> Mapping[str, bytes]:
+        """The manifests of the branch's commit."""
+        git = open_repository(self._root).git
+        return git_plan.manifests_at(git, self._settings, "HEAD")
+
+    def start_catalog(self, make: MakeCatalog, events: Events | None = None, cancel: Event | None = None) -> Published:
+        """Adds a new catalog's manifests in a commit of their own."""
+
+        def propose(repository: Repository, base: str, before: str) -> _Proposal:
+            git = repository.git
+            catalog = make(git_plan.manifests_at(git, self._settings, base))
+            edits = git_plan.catalog_edits(git, base, catalog)
+            git_preconditions.require(
+                (git_conflict.free_path(self._root, edit.path) for edit in edits), str(self._root)
+            )
+            return _Proposal(base=base, edits=edits, message=catalog.message(), change=None, files=())
+
+        return self._carry_out("catalog new", CATALOG, propose, events, cancel)
 
     def abandon(self, model: Model) -> str | None:
         """Drops a commit that did not reach the remote; its hash."""
         with self._locked(f"abandon {model.name}", Silent(), model.name) as repository:
             pending = self._pending(repository.git, model)
-            self._forget(repository, model)
+            self._forget(repository, model.name)
             return pending
 
     def _carry_out(
         self,
         purpose: str,
-        model: Model,
+        subject: str,
         propose: Callable[[Repository, str, str], _Proposal],
         events: Events | None,
         cancel: Event | None,
@@ -171,36 +196,35 @@ class GitRepository:
         """One commit from a proposal, pushed. The proposal is made anew where somebody pushed in between."""
         told: Events = events or Silent()
         settings = self._settings
-        with self._locked(purpose, told, model.name) as repository:
+        with self._locked(purpose, told, subject) as repository:
             git = repository.git
             for _ in range(TRIES):
                 _stop(cancel)
-                base, before = self._level(repository, model.name, told)
+                base, before = self._level(repository, subject, told)
                 proposal = propose(repository, base, before)
                 if not proposal.edits:
-                    self._forget(repository, model)
+                    self._forget(repository, subject)
                     return Published(
                         changed=False,
-                        commit=git_history.last_commit(git, proposal.files, base),
+                        commit=git_history.last_commit(git, proposal.files, base) if proposal.files else None,
                         files=proposal.files,
-                        entries=git_plan.any_entries(git, settings, model, base),
                     )
-                commit = self._commit(repository, proposal, model)
+                commit = self._commit(repository, proposal, subject)
                 _stop(cancel)
-                Journal(repository.state, model.name).write(self._settling(proposal, commit))
-                told.step(model.name, "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}")
+                Journal(repository.state, subject).write(self._settling(proposal, commit))
+                told.step(subject, "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}")
                 try:
                     if proposal.plan is not None:
                         git_remote.push_lfs(git, settings, proposal.plan)
-                    git_remote.push(git, settings, base, commit, model.name)
+                    git_remote.push(git, settings, base, commit, subject)
                 except git_remote.Moved:
-                    self._forget(repository, model)
-                    told.step(model.name, "publish", f"{settings.remote} moved on; starting anew on its new head")
+                    self._forget(repository, subject)
+                    told.step(subject, "publish", f"{settings.remote} moved on; starting anew on its new head")
                     continue
                 except git_remote.Refused:
-                    self._forget(repository, model)
+                    self._forget(repository, subject)
                     raise
-                return self._follow(repository, proposal, commit, model, told)
+                return self._follow(repository, proposal, commit, subject, told)
         raise TargetError(
             f"somebody else keeps pushing to {settings.remote}/{settings.branch}",
             where=str(self._root),
@@ -256,7 +280,7 @@ class GitRepository:
             )
         yield from git_conflict.hand_edits(self._root, plan)
 
-    def _commit(self, repository: Repository, proposal: _Proposal, model: Model) -> str:
+    def _commit(self, repository: Repository, proposal: _Proposal, subject: str) -> str:
         """The commit, kept under our own ref; no branch moves."""
         git, scratch = repository.git, git_aftermath.scratch(repository.state)
         try:
@@ -272,19 +296,19 @@ class GitRepository:
             )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        git.run("update-ref", _pending_ref(model), commit)
+        git.run("update-ref", _pending_ref(subject), commit)
         return commit
 
     def _follow(
-        self, repository: Repository, proposal: _Proposal, commit: str, model: Model, events: Events
+        self, repository: Repository, proposal: _Proposal, commit: str, subject: str, events: Events
     ) -> Published:
         """Branch, index and work tree go where the remote is."""
         git, settings = repository.git, self._settings
         git.run("update-ref", git_remote.tracking(settings), commit)
         left = settle(git, Journal(repository.state), self._settling(proposal, commit))
         for path in left:
-            events.warning(model.name, f"{path} holds somebody's edits and was left as it is")
-        self._forget(repository, model)
+            events.warning(subject, f"{path} holds somebody's edits and was left as it is")
+        self._forget(repository, subject)
         paths = git_tree.changed_paths(git, proposal.base, commit)
         Known(repository).note(git, commit, paths)
         return Published(
@@ -292,8 +316,17 @@ class GitRepository:
             commit=commit,
             files=proposal.files,
             paths=tuple(sorted(paths)),
-            entries=git_plan.any_entries(git, settings, model, commit),
-            former=git_plan.any_entries(git, settings, model, proposal.base),
+        )
+
+    def _with_entries(self, published: Published, model: Model) -> Published:
+        """With what the manifests say now, and said before our commit."""
+        git, settings = Git(self._root), self._settings
+        if not published.changed:
+            return dataclasses.replace(published, entries=git_plan.any_entries(git, settings, model, "HEAD"))
+        return dataclasses.replace(
+            published,
+            entries=git_plan.any_entries(git, settings, model, str(published.commit)),
+            former=git_plan.any_entries(git, settings, model, f"{published.commit}^"),
         )
 
     def _settling(self, proposal: _Proposal, commit: str) -> Settling:
@@ -307,14 +340,14 @@ class GitRepository:
 
     def _pending(self, git: Git, model: Model) -> str | None:
         """Our commit for a model that the remote has not got, as far as is known here."""
-        found = git.run("rev-parse", "-q", "--verify", _pending_ref(model), check=False)
+        found = git.run("rev-parse", "-q", "--verify", _pending_ref(model.name), check=False)
         if found.status != 0 or git_remote.is_ancestor(git, found.text, git_remote.tracking(self._settings)):
             return None
         return found.text
 
-    def _forget(self, repository: Repository, model: Model) -> None:
-        Journal(repository.state, model.name).clear()
-        repository.git.run("update-ref", "-d", _pending_ref(model), check=False)
+    def _forget(self, repository: Repository, subject: str) -> None:
+        Journal(repository.state, subject).clear()
+        repository.git.run("update-ref", "-d", _pending_ref(subject), check=False)
 
 
 def _message(request: Request, plan: Plan) -> str:
@@ -325,8 +358,8 @@ def _message(request: Request, plan: Plan) -> str:
     return request.message + "\n\n" + "\n".join(trailers)
 
 
-def _pending_ref(model: Model) -> str:
-    name = re.sub(r"\.(?=\.|lock$)", "%2e", model.name)  # what git refuses in the name of a ref
+def _pending_ref(subject: str) -> str:
+    name = re.sub(r"\.(?=\.|lock$)", "%2e", subject)  # what git refuses in the name of a ref
     return f"{PENDING}{name}"
 
 
