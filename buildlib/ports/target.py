@@ -30,6 +30,18 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublishedFile:
+    """A file as it stands in a target. url: the manifest's own."""
+
+    file_name: str
+    path: str
+    sha256: str
+    size: int
+    url: str | None = None
+    chunks: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """One model's publication.
 
@@ -38,6 +50,7 @@ class Request:
     confined: why they may go to sandboxes only ("made from a sample"); None when they may go anywhere.
     last_published: file name -> sha256 that we published last; another hash there is somebody else's work.
     supersede: replace somebody else's newer entry. new_bundle: values of a bundle to add (publish-new).
+    placed: the artifacts as they stand in another target already; then only manifests are written.
     """
 
     model: Model
@@ -49,6 +62,7 @@ class Request:
     last_published: Mapping[str, str] = field(default_factory=dict)
     supersede: bool = False
     new_bundle: Mapping[str, object] | None = None
+    placed: tuple[PublishedFile, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +87,10 @@ class FileChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetState:
-    """What a publish would do. summary: `IQModels (branch main, clean, level with origin)`. diff: of the manifests."""
+    """What a publish would do. summary: `IQModels (branch main, clean, level with origin)`. diff: of the manifests.
+
+    published: the files as they would stand; () where no plan could be made.
+    """
 
     summary: str
     checks: tuple[Check, ...]
@@ -81,23 +98,12 @@ class TargetState:
     diff: str
     message: str
     unpushed: str | None = None
+    published: tuple[PublishedFile, ...] = ()
 
     @property
     def refused(self) -> tuple[Check, ...]:
         """The preconditions that do not hold."""
         return tuple(check for check in self.checks if not check.ok)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedFile:
-    """A file as it stands in a target. url: the manifest's own."""
-
-    file_name: str
-    path: str
-    sha256: str
-    size: int
-    url: str | None = None
-    chunks: tuple[Chunk, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

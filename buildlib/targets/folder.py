@@ -78,6 +78,7 @@ class Folder:
             files=plan.file_changes() if plan else (),
             diff=plan.diff() if plan else "",
             message=request.message,
+            published=plan.published() if plan else (),
         )
 
     def publish(self, request: Request, events: Events | None = None, cancel: Event | None = None) -> Published:
@@ -189,7 +190,9 @@ class Folder:
         for path, data in manifests.items():
             publication.check_tinygrad(request, tinygrad_ref(data, path), path)
         directory = release.directory(settings, request.model)
-        planned = tuple(self._file_plan(request.model, artifact, directory) for artifact in request.artifacts)
+        planned = publication.placed_plans(request)
+        if planned is None:
+            planned = tuple(self._file_plan(request.model, artifact, directory) for artifact in request.artifacts)
         former = publication.taken_over(settings, request.model, self._read)
         change = publication.change_for(request, planned, former)
         result = [
@@ -261,7 +264,7 @@ class Folder:
     def _require_mounted(self) -> None:
         if not self._root.is_dir():
             why = "the folder is not there"
-        elif not any((self._root / path).is_file() for path in self._settings.manifests):
+        elif self._settings.manifests and not any((self._root / path).is_file() for path in self._settings.manifests):
             why = "the folder has none of its manifests: the share is not mounted, or it is another folder"
         else:
             return

@@ -23,6 +23,7 @@ from buildlib.targets.publication import (
     check_tinygrad,
     entries_in,
     former_entries,
+    placed_plans,
     taken_over,
     with_manifest_url,
 )
@@ -33,9 +34,9 @@ def make_plan(git: Git, target: Target, request: Request, base: str, known: Mapp
     check_rails(git, target, request, base)
     directory = release.directory(target, request.model)
     tree = git_tree.files_at(git, base, directory, *target.manifests, *target.succeeds)
-    planned = tuple(
-        plan_file(git, target, request.model, artifact, directory, tree, known) for artifact in request.artifacts
-    )
+    planned = placed_plans(request)
+    if planned is None:
+        planned = tuple(plan_file(git, target, request.model, one, directory, tree, known) for one in request.artifacts)
     manifests = {path: _manifest(git, tree, path) for path in target.manifests}
     former = taken_over(
         target, request.model, lambda path: git_tree.blob(git, tree[path].oid) if path in tree else None
@@ -94,7 +95,14 @@ def published_tinygrad(git: Git, target: Target, base: str) -> tuple[str | None,
             return ref, path
     directory = release.fixed_part(target.directory)
     told = git.text(
-        "log", "-1", "--format=%(trailers:key=Tinygrad,valueonly)", "--grep=^Tinygrad: ", base, "--", directory or "."
+        "log",
+        "-1",
+        "--format=%(trailers:key=Tinygrad,valueonly)",
+        "--grep=^Tinygrad: ",
+        base,
+        "--",
+        directory or ".",
+        *target.manifests,
     ).strip()
     return (told.split("\n")[0] or None), directory
 

@@ -85,6 +85,26 @@ class Plan:
         )
 
 
+def placed_plans(request: Request) -> tuple[FilePlan, ...] | None:
+    """Plans for artifacts that stand in another target: nothing to write. None where they do not."""
+    if request.placed is None:
+        return None
+    there = {file.file_name: file for file in request.placed}
+    return tuple(
+        FilePlan(
+            artifact=artifact,
+            path=there[artifact.file_name].path,
+            storage="plain",
+            chunks=there[artifact.file_name].chunks,
+            removed=(),
+            present=True,
+            url=there[artifact.file_name].url,
+            old_size=None,
+        )
+        for artifact in request.artifacts
+    )
+
+
 def taken_over(target: Target, model: Model, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
     """manifest -> its predecessor's bytes, for those that lack the model's bundle while the predecessor has it.
 

@@ -19,7 +19,8 @@ from buildlib.ports.target import Published, Request, Target
 from buildlib.sandbox import Sandbox, make_sandbox
 from buildlib.targets.folder import Folder
 from buildlib.targets.git_repository import GitRepository
-from tests.integration.publish_kit import Desk, copy_sandbox, git, model
+from buildlib.targets.split import Split
+from tests.integration.publish_kit import Desk, copy_sandbox, fetch_back, git, model
 
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
@@ -32,6 +33,8 @@ class Bench:
     desk: Desk
     kind: str
     make: Callable[[Settings], Target]
+    share: Path | None = None
+    """Where the artifacts are, if not with the manifests."""
 
     @property
     def settings(self) -> Settings:
@@ -52,10 +55,10 @@ class Bench:
         return self.target.observe(wanted).holds({wanted.artifact: hashlib.sha256(data).hexdigest()})
 
     def files(self) -> dict[str, bytes]:
-        root = self.desk.clone
         hidden = (".git", ".supercombo-build")
         return {
             str(path.relative_to(root)): path.read_bytes()
+            for root in filter(None, (self.desk.clone, self.share))
             for path in sorted(root.rglob("*"))
             if path.is_file() and path.relative_to(root).parts[0] not in hidden
         }
@@ -65,7 +68,7 @@ class Bench:
         for manifest in self.settings.manifests:
             path = self.desk.clone / manifest
             path.write_bytes(change(path.read_bytes()))
-        if self.kind == "git":
+        if self.kind != "folder":
             git(self.desk.clone, "commit", "-qam", "by hand")
             git(self.desk.clone, "push", "-q")
 
@@ -75,13 +78,32 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     return make_sandbox(tmp_path_factory.mktemp("made") / "sand box")
 
 
-@pytest.fixture(params=["git", "folder"])
+def split_bench(desk: Desk, share: Path) -> Bench:
+    """Artifacts on a share that shows them by URL, manifests in git."""
+    (desk.clone / "models").rename(share / "models")
+    git(desk.clone, "commit", "-qam", "The artifacts are on the share now")
+    git(desk.clone, "push", "-q")
+
+    def make(settings: Settings) -> Target:
+        placed = msgspec.structs.replace(
+            settings, kind="folder", manifests=(), succeeds=(), url=f"{share.as_uri()}/{{path}}"
+        )
+        back = fetch_back(share.parent / "back")
+        return Split(settings.name, Folder(placed, share), GitRepository(settings, desk.clone), back)
+
+    return Bench(desk, "split", make, share)
+
+
+@pytest.fixture(params=["git", "folder", "split"])
 def bench(request: pytest.FixtureRequest, made: Sandbox, tmp_path: Path) -> Bench:
     desk = copy_sandbox(made, tmp_path / "sand box")
     root = desk.clone
     if request.param == "folder":
         desk = desk.with_settings(kind="folder")
         return Bench(desk, "folder", lambda settings: Folder(settings, root))
+    if request.param == "split":
+        (tmp_path / "the share").mkdir()
+        return split_bench(desk, tmp_path / "the share")
     return Bench(desk, "git", lambda settings: GitRepository(settings, root))
 
 
