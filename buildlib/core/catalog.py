@@ -137,6 +137,10 @@ class Target(Value, frozen=True, kw_only=True):
     directory: str = "models/recompiled16/model-{folder}"
     manifests: tuple[str, ...] = ("docs/model_selector_b.json", "docs/model_fetcher_b.json")
     message: str = "Recompile {display_name} with {changes}"
+    succeeds: tuple[str, ...] = ()
+    """Manifests of the catalog before, in the order of `manifests`: bundles come from there when first published."""
+    files: str | None = None
+    """Name of the target that takes the artifacts, where this one has the manifests only."""
     url: str | None = None
     large_files: Literal["plain", "lfs", "chunks"] | None = None
     author: str | None = None

@@ -213,6 +213,13 @@ class Target(Raw):
         "docs/model_selector_b.json",
         "docs/model_fetcher_b.json",
     )
+    succeeds: Annotated[
+        tuple[InnerPath, ...],
+        Meta(description="Manifests of the catalog before, in the same order: bundles come from there one by one."),
+    ] = ()
+    files: Annotated[Name | None, Meta(description="Target that takes the artifacts; this one has the manifests.")] = (
+        None
+    )
     message: Annotated[str, _text(words.message), Meta(description="Of the commit.")] = (
         "Recompile {display_name} with {changes}"
     )

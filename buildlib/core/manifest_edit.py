@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from dataclasses import field as field_default
-from typing import Literal
 
 from buildlib.core.catalog import Model
 from buildlib.core.json_source import Member, Node
@@ -152,6 +150,14 @@ def set_tinygrad_ref(data: bytes, commit: str, *, where: str = "manifest") -> by
     return apply(manifest.text, [Style(manifest.text).string(there.node, commit)]).encode()
 
 
+def with_tinygrad_ref(data: bytes, commit: str, *, where: str = "manifest") -> bytes:
+    """The manifest with this `tinygrad_ref`, as its first member where it had none. A bare list has no place for it."""
+    manifest = Manifest(data, where)
+    if manifest.root.kind != "object" or field(manifest.root, "tinygradref") or not manifest.root.members:
+        return set_tinygrad_ref(data, commit, where=where)
+    return apply(manifest.text, [Style(manifest.text).first_member(manifest.root, "tinygrad_ref", commit)]).encode()
+
+
 _INHERITED = ("is20hz", "isbig", "environment", "runner", "minimumselectorversion", "generation")
 _CAMEL = {"short_name": "internalName", "url": "uri", "is_20hz": "is20hz"}
 
@@ -245,31 +251,3 @@ def _key_like(owner: Node, name: str, default: str) -> str:
 
 def _upper_escapes(url: str) -> str:
     return re.sub(r"%[0-9a-fA-F]{2}", lambda match: match.group().upper(), url)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """What a publish does to every manifest of a target; a value, so that a journal can hold it.
-
-    kind "set": the entries in wanted, in the bundle of that name. "add": the same, where the bundle is not there yet
-    all of it from values. "remove": the bundle.
-    """
-
-    kind: Literal["set", "add", "remove"]
-    short_name: str | None
-    ref: str | None = None
-    wanted: tuple[Wanted, ...] = ()
-    values: Mapping[str, object] = field_default(default_factory=dict)
-
-    def apply(self, data: bytes, where: str) -> bytes:
-        """The manifest after the change; the same bytes where it is already made. Raises TargetError."""
-        there = self.kind == "set" or any(
-            bundle.short_name == self.short_name for bundle in Manifest(data, where).bundles()
-        )
-        if self.kind == "remove":
-            return remove_bundle(data, str(self.short_name), ref=self.ref, where=where) if there else data
-        if not there:
-            return add_bundle(data, self.values, where=where)
-        for wanted in self.wanted:
-            data = edit_entry(data, wanted, self.short_name, ref=self.ref, where=where)
-        return data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from buildlib.core.json_source import Member, Node
 
@@ -77,13 +78,41 @@ class Style:
             return Splice(item.start, array.items[1].start, "")
         return Splice(array.start + 1, array.end - 1, "")
 
+    def chosen_items(self, array: Node, chosen: list[Node]) -> list[Splice]:
+        """Only some items of an array; what stood between them and before the first one stays."""
+        if not chosen:
+            return [Splice(array.start + 1, array.end - 1, "")] if array.items else []
+        ends = [array.start + 1, *(item.end for item in array.items)]
+        before = {item.start: end for item, end in zip(array.items, ends, strict=False)}
+        first, last = array.items[0], array.items[-1]
+        splices = [Splice(first.start, chosen[0].start, "")]
+        splices += [Splice(one.end, before[two.start], "") for one, two in pairwise(chosen)]
+        return [*splices, Splice(chosen[-1].end, last.end, "")]
+
+    def inserted_item(self, array: Node, place: int, text: str) -> Splice:
+        """An item, already written, at a place of an array that has some."""
+        if place == 0:
+            gap = self._gap(array)
+            return Splice(array.items[0].start, array.items[0].start, text + gap)
+        before = array.items[place - 1]
+        return Splice(before.end, before.end, self._gap(array) + text)
+
+    def _gap(self, array: Node) -> str:
+        if len(array.items) > 1:
+            return self._text[array.items[-2].end : array.items[-1].start]
+        return "," + self._text[array.start + 1 : array.items[0].start]
+
+    def first_member(self, owner: Node, key: str, value: object) -> Splice:
+        """A member before the first one of an object that has some."""
+        first = owner.members[0]
+        lead = self._text[owner.start + 1 : first.key_start]
+        colon = self._text[first.key_end : first.node.start]
+        gap = lead if "\n" in lead else " "
+        return Splice(first.key_start, first.key_start, f"{self._dumps(key)}{colon}{self._dumps(value)},{gap}")
+
     def added_items(self, array: Node, rendered: list[str]) -> Splice:
         """Items, already written, after the last one of an array that has some."""
-        last = array.items[-1]
-        if len(array.items) > 1:
-            gap = self._text[array.items[-2].end : last.start]
-        else:
-            gap = "," + self._text[array.start + 1 : last.start]
+        last, gap = array.items[-1], self._gap(array)
         return Splice(last.end, last.end, "".join(gap + text for text in rendered))
 
     def copied(self, node: Node, splices: list[Splice]) -> str:

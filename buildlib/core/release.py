@@ -8,7 +8,7 @@ import string
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from buildlib.core.catalog import Model, Target
 from buildlib.errors import TargetError
@@ -35,10 +35,26 @@ def directory(target: Target, model: Model) -> str:
     return path
 
 
-def catalog_directory(target: Target) -> str:
-    """The part of the directory that all models share (`models/recompiled16`): made with one tinygrad."""
-    fixed = target.directory.split("{", 1)[0]
-    return fixed.rpartition("/")[0].strip("/")
+def fixed_part(directory: str) -> str:
+    """The part of a target's directory that all models share (`models/recompiled16`): made with one tinygrad."""
+    return directory.split("{", 1)[0].rpartition("/")[0].strip("/")
+
+
+def moved_url(url: str, path: str) -> str | None:
+    """A former catalog's URL with the directory of a new one; path: of the file there. None where they are not alike.
+
+    `https://host/raw/models/recompiled16/model-X/y.pkl` and `models/recompiled17/model-X/y.pkl`: one part differs.
+    """
+    head, _, query = url.partition("?")
+    old, new = head.split("/"), path.split("/")
+    if len(old) < len(new) + 3:  # scheme, nothing, host
+        return None
+    differing = [place for place in range(1, len(new) + 1) if unquote(old[-place]) != new[-place]]
+    if len(differing) > 1:
+        return None
+    for place in differing:
+        old[-place] = quote(new[-place])
+    return "/".join(old) + ("?" + query if query else "")
 
 
 def file_url(target: Target, model: Model, path: str) -> str | None:

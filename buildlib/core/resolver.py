@@ -9,7 +9,7 @@ import msgspec
 
 from buildlib.core import names, words
 from buildlib.core.builtin import LOCAL_DEVICE, PROFILES, QCOM
-from buildlib.core.catalog import LOCAL, Catalog
+from buildlib.core.catalog import LOCAL, Catalog, Target
 from buildlib.core.problems import Problems, did_you_mean, shown
 from buildlib.core.reader import INVALID
 
@@ -20,6 +20,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 }
 """The ONNX that a kind is made of."""
 
+MANIFESTS = next(field.default for field in msgspec.structs.fields(Target) if field.name == "manifests")
 COMBINED = "combined"
 """Role of the one artifact that holds all networks of a split model."""
 
@@ -136,7 +137,21 @@ class _Resolver:
             wrong = rule(repository)
             if wrong:
                 self._expected(f"{path}.repository", wrong, shown(repository))
+        self._check_files_of(path, name, raw)
+        succeeds, manifests = raw.get("succeeds") or (), raw.get("manifests")
+        if succeeds and len(succeeds) != len(manifests if manifests is not None else MANIFESTS):
+            self._expected(f"{path}.succeeds", "as many as manifests, in the same order", str(len(succeeds)))
         return {"kind": "git", **{key: value for key, value in raw.items() if value is not None}, "name": name}
+
+    def _check_files_of(self, path: str, name: str, raw: dict[str, Any]) -> None:
+        """Another target for the artifacts: one that exists, takes artifacts itself, and is no less a sandbox."""
+        other = raw.get("files")
+        self._check_reference(f"{path}.files", other, "targets")
+        settings = dict(self._section("targets")).get(str(other))
+        if other == name or (settings is not None and settings.get("files") is not None):
+            self._expected(f"{path}.files", "a target that takes artifacts itself", shown(str(other)))
+        elif settings is not None and bool(settings.get("sandbox")) != bool(raw.get("sandbox")):
+            self._expected(f"{path}.files", "a target with the same `sandbox`", shown(str(other)))
 
     # Models
 

@@ -6,13 +6,14 @@ before a target is asked; the rails (samples stay in sandboxes, one tinygrad at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Protocol
 
 from buildlib.core.catalog import Model
+from buildlib.core.catalog_release import NewCatalog
 from buildlib.core.manifest import Chunk, Entry
 from buildlib.core.release import Storage
 from buildlib.ports.events import Events, Silent
@@ -29,6 +30,18 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublishedFile:
+    """A file as it stands in a target. url: the manifest's own."""
+
+    file_name: str
+    path: str
+    sha256: str
+    size: int
+    url: str | None = None
+    chunks: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """One model's publication.
 
@@ -37,6 +50,7 @@ class Request:
     confined: why they may go to sandboxes only ("made from a sample"); None when they may go anywhere.
     last_published: file name -> sha256 that we published last; another hash there is somebody else's work.
     supersede: replace somebody else's newer entry. new_bundle: values of a bundle to add (publish-new).
+    placed: the artifacts as they stand in another target already; then only manifests are written.
     """
 
     model: Model
@@ -48,6 +62,7 @@ class Request:
     last_published: Mapping[str, str] = field(default_factory=dict)
     supersede: bool = False
     new_bundle: Mapping[str, object] | None = None
+    placed: tuple[PublishedFile, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +87,10 @@ class FileChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetState:
-    """What a publish would do. summary: `IQModels (branch main, clean, level with origin)`. diff: of the manifests."""
+    """What a publish would do. summary: `IQModels (branch main, clean, level with origin)`. diff: of the manifests.
+
+    published: the files as they would stand; () where no plan could be made.
+    """
 
     summary: str
     checks: tuple[Check, ...]
@@ -80,23 +98,12 @@ class TargetState:
     diff: str
     message: str
     unpushed: str | None = None
+    published: tuple[PublishedFile, ...] = ()
 
     @property
     def refused(self) -> tuple[Check, ...]:
         """The preconditions that do not hold."""
         return tuple(check for check in self.checks if not check.ok)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedFile:
-    """A file as it stands in a target. url: the manifest's own."""
-
-    file_name: str
-    path: str
-    sha256: str
-    size: int
-    url: str | None = None
-    chunks: tuple[Chunk, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +145,10 @@ class Observation:
         return said and self.unpushed is None and all(self.files.get(name) == sha for name, sha in wanted.items())
 
 
+MakeCatalog = Callable[[Mapping[str, bytes]], NewCatalog]
+"""From the present manifests (path -> bytes) to the catalog after them; see `core.catalog_release.new_catalog`."""
+
+
 class Target(Protocol):
     """A place to publish to. Used from one thread at a time; several processes are kept apart by its own lock."""
 
@@ -166,12 +177,21 @@ class Target(Protocol):
         """Puts the former artifact and entries back, as a publication of its own. Raises TargetError."""
         ...
 
+    def manifests(self) -> Mapping[str, bytes]:
+        """path -> bytes of the manifests as they stand here. Raises TargetError."""
+        ...
+
+    def start_catalog(self, make: MakeCatalog, events: Events = ..., cancel: Event | None = None) -> Published:
+        """Adds a new catalog's manifests beside the old ones, which stay; nothing where they are there. TargetError."""
+        ...
+
 
 __all__ = [
     "Artifact",
     "Check",
     "Events",
     "FileChange",
+    "MakeCatalog",
     "Observation",
     "Published",
     "PublishedFile",

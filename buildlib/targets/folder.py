@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 
@@ -16,10 +16,10 @@ from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
 from buildlib.core.manifest import Entry, tinygrad_ref
-from buildlib.core.manifest_edit import Change
+from buildlib.core.manifest_change import Change
 from buildlib.errors import BuildError, Cancelled, StoreError, TargetError
 from buildlib.ports.events import Events, Silent
-from buildlib.ports.target import Artifact, Check, Observation, Published, Request, TargetState
+from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Published, Request, TargetState
 from buildlib.store import files, locks
 from buildlib.targets import folder_journal, publication
 from buildlib.targets.folder_files import FolderFiles
@@ -27,6 +27,8 @@ from buildlib.targets.folder_journal import Replaced
 from buildlib.targets.publication import FilePlan, ManifestPlan, Plan
 
 LOCK_WAIT = 600.0
+CATALOG = "+catalog"
+"""Stands in the journal where a model's name would; no model can be called so."""
 STATE = ".supercombo-build"
 """Directory inside the share for the lock, the journal and what was replaced."""
 
@@ -76,6 +78,7 @@ class Folder:
             files=plan.file_changes() if plan else (),
             diff=plan.diff() if plan else "",
             message=request.message,
+            published=plan.published() if plan else (),
         )
 
     def publish(self, request: Request, events: Events | None = None, cancel: Event | None = None) -> Published:
@@ -154,6 +157,32 @@ class Folder:
                 changed=True, commit=None, files=(), paths=tuple(sorted(last.paths)), entries=entries, former=before
             )
 
+    def manifests(self) -> Mapping[str, bytes]:
+        """The manifests as they stand in the folder."""
+        self._require_mounted()
+        return {path: self._manifest(path) for path in self._settings.manifests}
+
+    def start_catalog(self, make: MakeCatalog, events: Events | None = None, cancel: Event | None = None) -> Published:
+        """Writes a new catalog's manifests beside the old ones."""
+        with self._locked("catalog new", events or Silent(), "catalog") as state:
+            catalog = make(self.manifests())
+            new = {one.path: one.data for one in catalog.manifests}
+            there = {path: self._read(path) for path in new}
+            publication.check_catalog_paths(catalog, there)
+            if there == new:
+                return Published(changed=False, commit=None, files=())
+            _stop(cancel)
+            change = Change(kind="set", short_name=None)
+            undo = folder_journal.begin(state, self._root, CATALOG, tuple(new), change)
+            try:
+                for path, data in new.items():
+                    files.write(self._root / path, data)
+            except BaseException:
+                folder_journal.put_back(state, self._root, undo)
+                raise
+            folder_journal.commit(state, undo)
+            return Published(changed=True, commit=None, files=(), paths=tuple(sorted(new)))
+
     def _plan(self, request: Request) -> Plan:
         settings = self._settings
         publication.check_confined(settings, request)
@@ -161,8 +190,11 @@ class Folder:
         for path, data in manifests.items():
             publication.check_tinygrad(request, tinygrad_ref(data, path), path)
         directory = release.directory(settings, request.model)
-        planned = tuple(self._file_plan(request.model, artifact, directory) for artifact in request.artifacts)
-        change = publication.change_for(request, planned)
+        planned = publication.placed_plans(request)
+        if planned is None:
+            planned = tuple(self._file_plan(request.model, artifact, directory) for artifact in request.artifacts)
+        former = publication.taken_over(settings, request.model, self._read)
+        change = publication.change_for(request, planned, former)
         result = [
             ManifestPlan(path=path, old=old, new=change.apply(old, path), mode="") for path, old in manifests.items()
         ]
@@ -189,6 +221,9 @@ class Folder:
                 where=str(self._root / path),
                 remedy="see that the share is mounted, or correct `manifests` of the target in models.yaml",
             ) from error
+
+    def _read(self, path: str) -> bytes | None:
+        return self._manifest(path) if (self._root / path).is_file() else None
 
     def _entries(self, model: Model) -> tuple[Entry, ...]:
         found = {path: publication.entries_in(self._manifest(path), path, model) for path in self._settings.manifests}
@@ -229,7 +264,7 @@ class Folder:
     def _require_mounted(self) -> None:
         if not self._root.is_dir():
             why = "the folder is not there"
-        elif not any((self._root / path).is_file() for path in self._settings.manifests):
+        elif self._settings.manifests and not any((self._root / path).is_file() for path in self._settings.manifests):
             why = "the folder has none of its manifests: the share is not mounted, or it is another folder"
         else:
             return

@@ -53,6 +53,21 @@ def finish(repository: Repository) -> None:
         journal.clear()  # somebody has moved the branch since, by hand; it is theirs now
 
 
+def landed(repository: Repository, remote: str) -> None:
+    """Settles what a run had pushed before it was killed. remote: the remote's commit, fetched.
+
+    A plain fast-forward would refuse where a manifest holds uncommitted edits; here it is known what was changed in it.
+    """
+    git = repository.git
+    for journal in Journal.foretold(repository.state):
+        pushed = journal.read()
+        if pushed is None or not git.ok("merge-base", "--is-ancestor", pushed.commit, remote):
+            continue
+        if git.text("rev-parse", f"refs/heads/{pushed.branch}") == pushed.base:
+            settle(git, Journal(repository.state), pushed)
+        journal.clear()
+
+
 def untouched(git: Git, base: str, commit: str) -> Check:
     """Holds where a fast-forward runs over nobody's uncommitted work."""
     paths = changed_paths(git, base, commit)

@@ -61,6 +61,16 @@ def hand_edits(root: Path, plan: Plan) -> Iterator[Check]:
         )
 
 
+def free_path(root: Path, path: str) -> Check:
+    """Holds where no file of somebody's lies at a path that a commit is about to add."""
+    return Check(
+        name="free path",
+        ok=not (root / path).exists(),
+        what=f"{path} is there already and not committed",
+        remedy="move it away",
+    )
+
+
 def _same_entry_edited(here: bytes, manifest: ManifestPlan, plan: Plan) -> bool:
     for wanted in plan.change.wanted:
         if plan.change.kind != "set":

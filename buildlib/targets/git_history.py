@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from buildlib.core import release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.manifest_edit import Change
+from buildlib.core.manifest_change import Change
 from buildlib.errors import TargetError
 from buildlib.ports.target import PublishedFile
 from buildlib.targets import git_plan, git_tree, publication
@@ -61,7 +62,7 @@ def former(git: Git, target: Target, model: Model, head: str) -> Former:
     names = list(model.artifacts.values())
     tree = git_tree.files_at(git, head, directory, *target.manifests)
     mine = {path: file for path, file in tree.items() if _is_ours(path, directory, names)}
-    commit = git.text("--literal-pathspecs", "log", "-1", "--format=%H", head, "--", *sorted(mine)) if mine else ""
+    commit = _last_publication(git, target, model, sorted(mine), head)
     told = git.text("log", "-1", "--format=%P%n%(trailers:only)", commit) if commit else ""
     parent, _, trailers = told.partition("\n")
     if not parent or "Artifact: " not in trailers:
@@ -100,6 +101,19 @@ def former(git: Git, target: Target, model: Model, head: str) -> Former:
         for wanted in change.wanted
     )
     return Former(edits=tuple(edits), change=change, files=files)
+
+
+def _last_publication(git: Git, target: Target, model: Model, mine: list[str], head: str) -> str:
+    """The commit that last touched the model's files, or, where files stand elsewhere, the last that names them."""
+    if mine:
+        return git.text("--literal-pathspecs", "log", "-1", "--format=%H", head, "--", *mine)
+    said = [f"--grep=^Artifact: {_literal(name)} sha256:" for name in model.artifacts.values()]
+    said.append(f"--grep=^Unpublished: {_literal(model.name)}$")
+    return git.text("--literal-pathspecs", "log", "-1", "--format=%H", *said, head, "--", *target.manifests)
+
+
+def _literal(name: str) -> str:
+    return re.sub(r"([].[*^$\\])", r"\\\1", name)
 
 
 def _is_ours(path: str, directory: str, names: list[str]) -> bool:

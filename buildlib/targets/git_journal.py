@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from buildlib.core.manifest_edit import Change
+from buildlib.core.manifest_change import Change
 from buildlib.errors import BuildError, TargetError
 from buildlib.store import files
 from buildlib.targets.git_commands import Git
@@ -36,10 +36,16 @@ class Settling:
 
 
 class Journal:
-    """One file, replaced in one step."""
+    """One file, replaced in one step. model: of the push whose settling it foretells; None: what is settling now."""
 
-    def __init__(self, state: Path) -> None:
-        self._path = state / "settling.json"
+    def __init__(self, state: Path, model: str | None = None) -> None:
+        self._path = state / ("settling.json" if model is None else f"pushing-{model}.json")
+
+    @classmethod
+    def foretold(cls, state: Path) -> tuple[Journal, ...]:
+        """Of every push that has not been followed by its settling."""
+        found = sorted(path.stem.removeprefix("pushing-") for path in state.glob("pushing-*.json"))
+        return tuple(cls(state, model) for model in found)
 
     def read(self) -> Settling | None:
         """What was under way; None where nothing was."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from buildlib.core import release
 from buildlib.core.catalog import Model, Target
+from buildlib.core.catalog_release import NewCatalog
 from buildlib.core.manifest import Entry, tinygrad_ref
 from buildlib.errors import TargetError
 from buildlib.ports.target import Request
@@ -17,10 +18,13 @@ from buildlib.targets.publication import (
     ManifestPlan,
     Plan,
     change_for,
+    check_catalog_paths,
     check_confined,
     check_tinygrad,
     entries_in,
     former_entries,
+    placed_plans,
+    taken_over,
     with_manifest_url,
 )
 
@@ -29,12 +33,15 @@ def make_plan(git: Git, target: Target, request: Request, base: str, known: Mapp
     """Compares a commit with what is asked for. Stores nothing. Raises TargetError and RailRefused."""
     check_rails(git, target, request, base)
     directory = release.directory(target, request.model)
-    tree = git_tree.files_at(git, base, directory, *target.manifests)
-    planned = tuple(
-        plan_file(git, target, request.model, artifact, directory, tree, known) for artifact in request.artifacts
-    )
+    tree = git_tree.files_at(git, base, directory, *target.manifests, *target.succeeds)
+    planned = placed_plans(request)
+    if planned is None:
+        planned = tuple(plan_file(git, target, request.model, one, directory, tree, known) for one in request.artifacts)
     manifests = {path: _manifest(git, tree, path) for path in target.manifests}
-    change = change_for(request, planned)
+    former = taken_over(
+        target, request.model, lambda path: git_tree.blob(git, tree[path].oid) if path in tree else None
+    )
+    change = change_for(request, planned, former)
     result = []
     for path, (old, mode) in manifests.items():
         result.append(ManifestPlan(path=path, old=old, new=change.apply(old, path), mode=mode))
@@ -49,6 +56,24 @@ def entries_at(git: Git, target: Target, model: Model, commit: str) -> dict[str,
     return {
         path: entries_in(git_tree.blob(git, tree[path].oid), path, model) for path in target.manifests if path in tree
     }
+
+
+def manifests_at(git: Git, target: Target, commit: str) -> dict[str, bytes]:
+    """manifest -> bytes in a commit. Raises TargetError where one is missing."""
+    tree = git_tree.files_at(git, commit, *target.manifests)
+    return {path: _manifest(git, tree, path)[0] for path in target.manifests}
+
+
+def catalog_edits(git: Git, base: str, catalog: NewCatalog) -> tuple[TreeEdit, ...]:
+    """What a new catalog adds to a commit; () where it is there. Raises TargetError where its paths are taken."""
+    tree = git_tree.files_at(git, base, *(one.path for one in catalog.manifests))
+    there = {path: git_tree.blob(git, file.oid) for path, file in tree.items()}
+    check_catalog_paths(catalog, there)
+    return tuple(
+        TreeEdit(path=one.path, oid=git_tree.stage_plain(git, one.path, one.data))
+        for one in catalog.manifests
+        if one.path not in there
+    )
 
 
 def any_entries(git: Git, target: Target, model: Model, commit: str) -> tuple[Entry, ...]:
@@ -68,9 +93,16 @@ def published_tinygrad(git: Git, target: Target, base: str) -> tuple[str | None,
     for path in target.manifests:
         if path in tree and (ref := tinygrad_ref(git_tree.blob(git, tree[path].oid), path)):
             return ref, path
-    directory = release.catalog_directory(target)
+    directory = release.fixed_part(target.directory)
     told = git.text(
-        "log", "-1", "--format=%(trailers:key=Tinygrad,valueonly)", "--grep=^Tinygrad: ", base, "--", directory or "."
+        "log",
+        "-1",
+        "--format=%(trailers:key=Tinygrad,valueonly)",
+        "--grep=^Tinygrad: ",
+        base,
+        "--",
+        directory or ".",
+        *target.manifests,
     ).strip()
     return (told.split("\n")[0] or None), directory
 

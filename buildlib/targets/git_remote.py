@@ -85,7 +85,7 @@ def is_ancestor(git: Git, one: str, other: str) -> bool:
     return git.ok("merge-base", "--is-ancestor", one, other)
 
 
-def push(git: Git, target: Target, base: str, commit: str, model: str) -> None:
+def push(git: Git, target: Target, base: str, commit: str, subject: str) -> None:
     """Returns when the remote has the commit. Raises Moved, Refused, Unknown."""
     done = git.run("push", "-q", "--no-follow-tags", target.remote, f"{commit}:refs/heads/{target.branch}", check=False)
     if done.status == 0:
@@ -96,7 +96,7 @@ def push(git: Git, target: Target, base: str, commit: str, model: str) -> None:
             f"committed as {commit[:10]}, and not known to be pushed",
             where=str(git.work_tree),
             got=done.last_words,
-            remedy=f"doit publish:{model} again when {target.remote} can be reached, or doit abandon {model}",
+            remedy=f"the same again when {target.remote} can be reached, or doit abandon {subject}",
         )
     remote = asked.text.split("\t")[0]
     if remote == commit:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from buildlib.core import manifest_edit, release
 from buildlib.core.catalog import Model, Target
+from buildlib.core.catalog_release import NewCatalog
 from buildlib.core.manifest import Chunk, Entry, read_entry
-from buildlib.core.manifest_edit import Change, Wanted
+from buildlib.core.manifest_change import Change, has_bundle
+from buildlib.core.manifest_edit import Wanted
 from buildlib.core.release import Storage
 from buildlib.errors import RailRefused, TargetError
 from buildlib.ports.target import Artifact, FileChange, PublishedFile, Request
@@ -83,9 +85,55 @@ class Plan:
         )
 
 
-def change_for(request: Request, planned: tuple[FilePlan, ...]) -> Change:
-    """The change that all manifests get."""
+def placed_plans(request: Request) -> tuple[FilePlan, ...] | None:
+    """Plans for artifacts that stand in another target: nothing to write. None where they do not."""
+    if request.placed is None:
+        return None
+    there = {file.file_name: file for file in request.placed}
+    return tuple(
+        FilePlan(
+            artifact=artifact,
+            path=there[artifact.file_name].path,
+            storage="plain",
+            chunks=there[artifact.file_name].chunks,
+            removed=(),
+            present=True,
+            url=there[artifact.file_name].url,
+            old_size=None,
+        )
+        for artifact in request.artifacts
+    )
+
+
+def taken_over(target: Target, model: Model, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
+    """manifest -> its predecessor's bytes, for those that lack the model's bundle while the predecessor has it.
+
+    read: a file of the target, None where it is not there. Raises TargetError where a predecessor is missing.
+    """
+    found: dict[str, bytes] = {}
+    if model.bundle is None:
+        return found
+    name = model.bundle.short_name
+    for path, former_path in zip(target.manifests, target.succeeds, strict=False):
+        data = read(path)
+        if data is None or has_bundle(data, name, path):
+            continue
+        former = read(former_path)
+        if former is None:
+            raise TargetError(
+                "the manifest of the catalog before is not there",
+                where=former_path,
+                remedy=f"correct `succeeds` of targets.{target.name} in models.yaml",
+            )
+        if has_bundle(former, name, former_path):
+            found[path] = former
+    return found
+
+
+def change_for(request: Request, planned: tuple[FilePlan, ...], former: Mapping[str, bytes] | None = None) -> Change:
+    """The change that all manifests get. former: from `taken_over`."""
     bundle = request.model.bundle
+    planned = tuple(_with_moved_url(file, request.model, former or {}) for file in planned)
     wanted = tuple(
         Wanted(
             file_name=file.artifact.file_name,
@@ -104,7 +152,27 @@ def change_for(request: Request, planned: tuple[FilePlan, ...]) -> Change:
         short_name=bundle.short_name if bundle else None,
         ref=bundle.ref if bundle else None,
         wanted=wanted,
+        former=former or {},
     )
+
+
+def _with_moved_url(file: FilePlan, model: Model, former: Mapping[str, bytes]) -> FilePlan:
+    """A file of a new catalog is not where the former catalog's URL points."""
+    if file.url is not None:
+        return file
+    for path, data in former.items():
+        entry = entries_in(data, path, model).get(file.artifact.file_name)
+        if entry is not None and entry.url is not None:
+            moved = release.moved_url(entry.url, file.path)
+            if moved is None:
+                raise TargetError(
+                    "the former catalog's URL does not show where the new file will be",
+                    where=f"{path}:{entry.line}",
+                    got=entry.url,
+                    remedy="set `url` of the target in models.yaml",
+                )
+            return dataclasses.replace(file, url=moved)
+    return file
 
 
 def entries_in(data: bytes, path: str, model: Model) -> dict[str, Entry]:
@@ -166,6 +234,17 @@ def change_back(model: Model, former: tuple[Entry, ...]) -> Change:
         for entry in former
     )
     return Change(kind="set", short_name=short_name, ref=ref, wanted=wanted)
+
+
+def check_catalog_paths(catalog: NewCatalog, there: Mapping[str, bytes | None]) -> None:
+    """Raises TargetError where a new catalog's manifest would replace another file. there: path -> its bytes."""
+    for one in catalog.manifests:
+        if there.get(one.path) not in (None, one.data):
+            raise TargetError(
+                "the new catalog's manifest is there already, with other content",
+                where=one.path,
+                remedy="if somebody has started this catalog, point the target in models.yaml at it",
+            )
 
 
 def check_confined(target: Target, request: Request) -> None:

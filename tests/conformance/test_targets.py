@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import msgspec
 import pytest
 
 from buildlib.core.catalog import Target as Settings
+from buildlib.core.catalog_release import NewCatalog, new_catalog
 from buildlib.core.manifest_edit import set_tinygrad_ref
 from buildlib.errors import RailRefused, TargetError
-from buildlib.ports.target import Request, Target
+from buildlib.ports.target import Published, Request, Target
 from buildlib.sandbox import Sandbox, make_sandbox
 from buildlib.targets.folder import Folder
 from buildlib.targets.git_repository import GitRepository
-from tests.integration.publish_kit import Desk, copy_sandbox, git, model
+from buildlib.targets.split import Split
+from tests.integration.publish_kit import Desk, copy_sandbox, fetch_back, git, model
 
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
@@ -31,6 +33,8 @@ class Bench:
     desk: Desk
     kind: str
     make: Callable[[Settings], Target]
+    share: Path | None = None
+    """Where the artifacts are, if not with the manifests."""
 
     @property
     def settings(self) -> Settings:
@@ -51,10 +55,10 @@ class Bench:
         return self.target.observe(wanted).holds({wanted.artifact: hashlib.sha256(data).hexdigest()})
 
     def files(self) -> dict[str, bytes]:
-        root = self.desk.clone
         hidden = (".git", ".supercombo-build")
         return {
             str(path.relative_to(root)): path.read_bytes()
+            for root in filter(None, (self.desk.clone, self.share))
             for path in sorted(root.rglob("*"))
             if path.is_file() and path.relative_to(root).parts[0] not in hidden
         }
@@ -64,7 +68,7 @@ class Bench:
         for manifest in self.settings.manifests:
             path = self.desk.clone / manifest
             path.write_bytes(change(path.read_bytes()))
-        if self.kind == "git":
+        if self.kind != "folder":
             git(self.desk.clone, "commit", "-qam", "by hand")
             git(self.desk.clone, "push", "-q")
 
@@ -74,13 +78,32 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     return make_sandbox(tmp_path_factory.mktemp("made") / "sand box")
 
 
-@pytest.fixture(params=["git", "folder"])
+def split_bench(desk: Desk, share: Path) -> Bench:
+    """Artifacts on a share that shows them by URL, manifests in git."""
+    (desk.clone / "models").rename(share / "models")
+    git(desk.clone, "commit", "-qam", "The artifacts are on the share now")
+    git(desk.clone, "push", "-q")
+
+    def make(settings: Settings) -> Target:
+        placed = msgspec.structs.replace(
+            settings, kind="folder", manifests=(), succeeds=(), url=f"{share.as_uri()}/{{path}}"
+        )
+        back = fetch_back(share.parent / "back")
+        return Split(settings.name, Folder(placed, share), GitRepository(settings, desk.clone), back)
+
+    return Bench(desk, "split", make, share)
+
+
+@pytest.fixture(params=["git", "folder", "split"])
 def bench(request: pytest.FixtureRequest, made: Sandbox, tmp_path: Path) -> Bench:
     desk = copy_sandbox(made, tmp_path / "sand box")
     root = desk.clone
     if request.param == "folder":
         desk = desk.with_settings(kind="folder")
         return Bench(desk, "folder", lambda settings: Folder(settings, root))
+    if request.param == "split":
+        (tmp_path / "the share").mkdir()
+        return split_bench(desk, tmp_path / "the share")
     return Bench(desk, "git", lambda settings: GitRepository(settings, root))
 
 
@@ -215,6 +238,77 @@ def test_a_new_bundle_comes_and_later_artifacts_reach_its_entry(bench: Bench) ->
         sha256 = hashlib.sha256(data).hexdigest()
         assert bench.target.observe(fresh).holds({"driving_fresh.pkl": sha256})
     assert len(bench.files()) == len(before) + 1
+
+
+def started(bench: Bench, *, tinygrad: str = "0a1b77e0" * 5) -> tuple[NewCatalog, Published]:
+    """A new catalog that leaves the 57 bundles behind which no model declares."""
+    made: list[NewCatalog] = []
+
+    def make(manifests: Mapping[str, bytes]) -> NewCatalog:
+        models = [model(name) for name in ("tobyrl", "nopp", "drl3")]
+        made.append(new_catalog(bench.settings, models, manifests, tinygrad, drop=("*",)))
+        return made[-1]
+
+    published = bench.target.start_catalog(make)
+    return made[-1], published
+
+
+def test_a_new_catalog_stands_beside_the_old_one_and_its_models_come_one_by_one(bench: Bench) -> None:
+    before = bench.files()
+    catalog, published = started(bench)
+    after = bench.files()
+    assert published.changed
+    assert {path: after[path] for path in before} == before
+    assert set(after) - set(before) == set(published.paths) == {one.path for one in catalog.manifests}
+    assert not started(bench)[1].changed
+    old, new = (
+        bench.target,
+        bench.with_settings(
+            directory=catalog.directory,
+            manifests=tuple(one.path for one in catalog.manifests),
+            succeeds=tuple(one.former for one in catalog.manifests),
+        ),
+    )
+    with pytest.raises(RailRefused, match="another tinygrad"):
+        new.publish(bench.request("nopp", ARTIFACT))
+    for name, data in (("drl3", OTHER), ("nopp", ARTIFACT)):
+        request = bench.request(name, data, tinygrad="0a1b77e0" * 5)
+        assert new.inspect(request).diff.count("+") > 10
+        url = new.publish(request).entries[0].url
+        assert url is not None
+        assert "/models/recompiled17/model-" in url
+        assert new.observe(model(name)).holds({request.artifacts[0].file_name: request.artifacts[0].sha256})
+        assert not new.publish(request).changed
+    end = bench.files()
+    assert {path: end[path] for path in before} == before
+    assert old.observe(model("nopp")).files.keys() == new.observe(model("nopp")).files.keys()
+    new.unpublish(model("nopp"), "Take it back")
+    new.unpublish(model("drl3"), "Take it back")
+    assert bench.files() == after
+
+
+def test_a_new_catalogs_url_follows_the_old_one_where_the_target_gives_none(bench: Bench) -> None:
+    catalog, _ = started(bench)
+    new = bench.with_settings(
+        url=None,
+        directory=catalog.directory,
+        manifests=tuple(one.path for one in catalog.manifests),
+        succeeds=tuple(one.former for one in catalog.manifests),
+    )
+    entry = new.publish(bench.request("nopp", ARTIFACT, tinygrad="0a1b77e0" * 5)).entries[0]
+    assert entry.url is not None
+    assert entry.url.endswith(
+        "/models/recompiled17/model-No%20PP%20%28June%2026%2C%202026%29-165/driving_supercombo_nopp.pkl"
+    )
+
+
+def test_a_new_catalog_replaces_no_file_of_somebody(bench: Bench) -> None:
+    path = bench.desk.clone / "docs/model_fetcher_c.json"
+    path.write_bytes(b"{}")
+    before = bench.files()
+    with pytest.raises(TargetError, match="there already"):
+        started(bench)
+    assert bench.files() == before
 
 
 def test_abandon_with_nothing_waiting_is_nothing(bench: Bench) -> None:

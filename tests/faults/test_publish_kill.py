@@ -1,5 +1,6 @@
 """kill -9 at every rename, fsync and git call of a publish: the next run ends right."""
 
+import dataclasses
 import hashlib
 import os
 import random
@@ -8,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from buildlib.sandbox import Sandbox, make_sandbox
-from tests.integration.publish_kit import Desk, copy_sandbox, git, model
+from tests.integration.publish_kit import Desk, copy_sandbox, git, hook, model
 
 ROOT = Path(__file__).parents[2]
 TEXT = "an artifact\n" * 500
@@ -92,6 +94,66 @@ def ends_right(desk: Desk, what: str, number: int) -> bool:
 @pytest.mark.parametrize(("what", "number"), random.Random(SEED).sample([p for p in POINTS if p[1] < 45], 4))
 def test_the_next_run_ends_right_after_a_kill(made: Sandbox, tmp_path: Path, what: str, number: int) -> None:
     ends_right(behind(made, tmp_path), what, number)
+
+
+def publish_that_dies_once_the_remote_has_it(desk: Desk) -> None:
+    """The remote's own hook kills the publisher: between its push and what it does after."""
+    pid = desk.clone / ".git" / "supercombo-build" / "running"
+    hook(desk.sandbox.origin, "post-update", f"kill -9 $(cat '{pid}')\n")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "tests.faults.publish_once",
+            str(desk.sandbox.root), str(desk.sandbox.port), "nopp", TEXT,
+        ],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == -9
+    (desk.sandbox.origin / "hooks" / "post-update").unlink()
+
+
+def edited_by_hand(desk: Desk) -> list[bytes]:
+    """Somebody's uncommitted work in both manifests, on another model's bundle; what the manifests then say."""
+    for manifest in desk.settings.manifests:
+        path = desk.clone / manifest
+        path.write_bytes(path.read_bytes().replace(b"TobyRL (May", b"Toby (May"))
+    return [(desk.clone / manifest).read_bytes() for manifest in desk.settings.manifests]
+
+
+@pytest.mark.parametrize("next_model", ["nopp", "drl3"])
+def test_a_kill_after_the_push_keeps_uncommitted_edits_of_the_same_manifest(
+    made: Sandbox, tmp_path: Path, next_model: str
+) -> None:
+    desk = copy_sandbox(made, tmp_path / "sand box")
+    edited = edited_by_hand(desk)
+    publish_that_dies_once_the_remote_has_it(desk)
+    assert [(desk.clone / manifest).read_bytes() for manifest in desk.settings.manifests] == edited
+    text = TEXT if next_model == "nopp" else "something else"
+    assert desk.target.publish(desk.request(next_model, text.encode())).changed is (next_model != "nopp")
+    consistent(desk)
+    request = desk.request("nopp", TEXT.encode())
+    assert desk.target.observe(model("nopp")).holds({request.artifacts[0].file_name: request.artifacts[0].sha256})
+    for manifest in desk.settings.manifests:
+        changes = git(desk.clone, "diff", "-U0", "--", manifest).splitlines()[4:]
+        lines = [line for line in changes if not line.startswith("@@")]
+        assert len(lines) == 2, lines
+        assert "+" in lines[1]
+        assert "Toby (May" in lines[1]
+    assert not list((desk.clone / ".git" / "supercombo-build").glob("pushing-*"))
+
+
+def test_a_kill_after_the_push_is_mended_below_what_others_pushed_since(made: Sandbox, tmp_path: Path) -> None:
+    desk = copy_sandbox(made, tmp_path / "sand box")
+    (desk.clone / "notes.txt").write_text("mine\n")
+    publish_that_dies_once_the_remote_has_it(desk)
+    other = desk.other(tmp_path / "ann")
+    edited_by_hand(dataclasses.replace(desk, settings=msgspec.structs.replace(desk.settings, repository=str(other))))
+    git(other, "commit", "-qam", "Ann's work")
+    git(other, "push", "-q")
+    assert not desk.target.publish(desk.request("nopp", TEXT.encode())).changed
+    assert git(desk.clone, "rev-parse", "HEAD") == desk.head()
+    assert git(desk.clone, "status", "--porcelain").splitlines() == ["?? notes.txt"]
 
 
 @pytest.mark.slow

@@ -13,10 +13,14 @@ import msgspec
 
 from buildlib.core.catalog import Bundle, Model, SampleSource, Target
 from buildlib.core.manifest import Entry, read_entry
+from buildlib.ports.source import SourceContext
 from buildlib.ports.target import Artifact, Request
 from buildlib.sandbox import Sandbox
 from buildlib.sandbox.manifests import GUIDE_MODELS
+from buildlib.steps.redownload import redownload
+from buildlib.store import files
 from buildlib.targets.git_repository import GitRepository
+from buildlib.targets.split import FetchBack
 
 NAMES = {"tobyrl": 0, "nopp": 1, "drl3": 2}
 
@@ -139,6 +143,17 @@ def copy_sandbox(made: Sandbox, where: Path) -> Desk:
     shutil.copytree(made.root, where, symlinks=True)
     sandbox = Sandbox(root=where, port=made.port)
     return Desk(sandbox=sandbox, settings=sandbox.target(), blobs=where.parent / "blobs")
+
+
+def fetch_back(scratch: Path, *, timeout: float = 5.0) -> FetchBack:
+    """Downloads published files, as the publish step does. scratch: for what comes back."""
+    context = SourceContext(root=scratch, state=scratch / "state", hash_file=files.hash_file)
+
+    def fetch(entry: Entry, former: tuple[Entry, ...]) -> None:
+        scratch.mkdir(exist_ok=True)
+        redownload(entry, former, scratch / "back", context, timeout=timeout).path.unlink()
+
+    return fetch
 
 
 def as_owner(path: Path) -> None:

@@ -7,7 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from buildlib.core.catalog import Target
+from buildlib.core.catalog_release import new_catalog
 from buildlib.core.manifest import Chunk, read_entry
+from buildlib.core.manifest_change import take_over
 from buildlib.core.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -206,3 +209,20 @@ def test_a_bundle_that_is_added_can_be_read_and_removed_again(
     assert read_entry(after, "new.pkl", "NEW").sha256 == sha256
     assert loaded(after)["bundles"][:count] == loaded(before)["bundles"]
     assert remove_bundle(after, "NEW") == before
+
+
+@few
+@given(st.data(), manifests(), st.sets(st.integers(0, 3)))
+def test_bundles_left_out_and_taken_over_again_in_any_order_give_the_old_manifest(
+    data: st.DataObject, drawn: tuple[bytes, int], out: set[int]
+) -> None:
+    before, count = drawn
+    left = [f"B{number}" for number in sorted(out) if number < count]
+    keep = tuple(f"B{number}" for number in range(count) if f"B{number}" not in left)
+    target = Target(name="t", kind="git", repository="r", manifests=("m.json",))
+    (made,) = new_catalog(target, [], {"m.json": before}, "8" * 40, keep=keep, drop=tuple(left)).manifests
+    assert [b for b in loaded(before)["bundles"] if b["index"] not in out] == loaded(made.data)["bundles"]
+    after = made.data
+    for name in data.draw(st.permutations(left)):
+        after = take_over(after, before, name)
+    assert loaded(after) == {**loaded(before), "tinygrad_ref": "8" * 40}

@@ -25,7 +25,7 @@ def test_the_guides_directory_and_the_encoded_url_come_out() -> None:
     assert release.file_url(TARGET, NOPP, directory + "/a.pkl") == (
         "https://host/raw/main/models/recompiled16/model-No%20PP%20%28June%2026%2C%202026%29-165/a.pkl"
     )
-    assert release.catalog_directory(TARGET) == "models/recompiled16"
+    assert release.fixed_part(TARGET.directory) == "models/recompiled16"
 
 
 def test_a_base_url_gets_the_path_and_no_url_leaves_the_manifests_own() -> None:
