@@ -1,0 +1,62 @@
+"""`doit` on a device behind a real SSH server: the whole way, and again nothing but one probe (issue 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from buildlib.toolchain.c_compiler import CCompiler
+from tests.devices.server import SSHD_MARKS
+from tests.support.ssh_projects import ACTIVE, REMOTE_OUTPUT, REMOTE_SOURCE, STATE, SshProject, ssh_project
+
+pytestmark = SSHD_MARKS
+STAGES = ["source", "upload", "compile", "pull", "verify", "install", "validate"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, sample_artifact: Path, sample_onnx: Path) -> Iterator[SshProject]:
+    with ssh_project(tmp_path, sample_artifact, sample_onnx) as project:
+        yield project
+
+
+def test_a_build_leaves_everything_at_the_guides_places_and_a_second_one_is_one_probe(desk: SshProject) -> None:
+    first = desk.doit("install").ok()
+    for stage in ("upload", "compile", "pull", "verify", "install"):
+        assert f"one         {stage}" in first.out
+    desk.assert_right()
+    assert desk.there(REMOTE_SOURCE).read_bytes() == (desk.root / "one.onnx").read_bytes()
+    assert desk.there(REMOTE_OUTPUT).read_bytes() == desk.artifact("one").read_bytes()
+    # Guide, section 4: the caches are made, for whoever compiles.
+    for name in ("root-home", "root-cache", "root-uv-cache", "root-tmp"):
+        assert desk.there(f"data/{name}").is_dir()
+    assert desk.there(STATE).stat().st_mode & 0o777 == 0o700
+    before, asked = desk.calls(), desk.commands
+    assert desk.doit("install").ok().text == "1 model up to date.\n"
+    assert desk.commands == asked + 1
+    assert desk.calls() == before == ["driving_supercombo_one.pkl"]
+
+
+@pytest.mark.compile
+def test_a_real_model_goes_the_whole_way_and_is_validated_where_it_was_made(
+    tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler
+) -> None:
+    with ssh_project(tmp_path, sample_artifact, sample_onnx) as desk:
+        # A comma device has a clang on its PATH; here it is whatever compiles for the CPU.
+        clang = desk.there("usr/local/venv/bin/clang")
+        clang.symlink_to(c_compiler.path)
+        desk.set(compile_script="builtin")
+        desk.doit().ok()
+        artifact = desk.artifact("one").read_bytes()
+        assert desk.there(ACTIVE).read_bytes() == artifact
+        assert desk.there(REMOTE_OUTPUT).read_bytes() == artifact
+        log = (desk.root / "artifacts/one/compile.log").read_text()
+        assert "warp" in log
+        states = {name: stage["state"] for name, stage in desk.status()["one"].items()}
+        assert [name for name, state in states.items() if state == "fresh"] == STAGES
+        asked = desk.commands
+        assert desk.doit().ok().text == "1 model up to date.\n"
+        assert desk.commands == asked + 1
+        # The cache of kernels lies under the toolchain's own name, in the compiling user's place.
+        assert len(list(desk.there("data/root-cache").glob("*/tinygrad/cache.db"))) == 1
