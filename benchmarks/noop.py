@@ -47,8 +47,12 @@ def measure(root: Path, models: int) -> dict[str, float]:
         shutil.copy(root / name, root / "bare" / name)
     (root / "bare" / "dodo.py").write_text(BARE_DOIT)
     subprocess.run(doit, cwd=root / "bare", env=environ(), check=True)
-    probe = [sys.executable, "-c", "import json,subprocess;"
-             "subprocess.run(json.load(open('probe.json')),stdin=open('probe.stdin','rb'),stdout=subprocess.DEVNULL)"]
+    probe = [
+        sys.executable,
+        "-c",
+        "import json,subprocess;"
+        "subprocess.run(json.load(open('probe.json')),stdin=open('probe.stdin','rb'),stdout=subprocess.DEVNULL)",
+    ]
     found = {
         "ours": cpu(doit, root, runs),
         "doit": cpu(doit, root / "bare", runs),
@@ -67,7 +71,9 @@ def main() -> None:
     """Prints the table; exit status 1 when a ratio is missed."""
     sizes = [int(word) for word in sys.argv[1:]] or list(LIMITS)
     missed = False
-    print(f"{'models':>6} {'ours':>7} {'doit':>7} {'ours/doit':>9} {'limit':>6}  {'probe':>7} {'status':>7} {'MB':>5}  others")
+    print(
+        f"{'models':>6} {'ours':>7} {'doit':>7} {'ours/doit':>9} {'limit':>6}  {'probe':>7} {'status':>7} {'MB':>5}  others"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for models in sizes:
             found = measure(make_scene(Path(folder), models), models)

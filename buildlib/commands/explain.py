@@ -7,7 +7,9 @@ from typing import Any
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.table import columns
 from buildlib.core import freshness, wording
+from buildlib.core.catalog import GitSource
 from buildlib.core.freshness import Judgement
+from buildlib.core.lockfile import NAME as LOCK_NAME
 from buildlib.core.stages import wanted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
@@ -55,10 +57,28 @@ def as_lines(subject: Subject, judged: dict[str, Judgement], world: FileWorld) -
             ]
             for change in judgement.changes
         ]
+        if judgement.stage == "source":
+            rows += moved_commits(subject, world)
         lines += columns(rows)
     assumed = [judgement for judgement in judged.values() if judgement.done and judgement.reason]
     lines += [f"{subject.model.name} {judgement.stage} is assumed: {judgement.reason}" for judgement in assumed[:1]]
     return lines or [f"{subject.model.name} is up to date: every step has a receipt for its present key."]
+
+
+def moved_commits(subject: Subject, world: FileWorld) -> list[list[str]]:
+    """Rows for git sources whose pin was moved since the last build: their commits, which no key holds."""
+    last = world.latest(subject, "source")
+    if last is None:
+        return []
+    rows = []
+    for role, spec in subject.model.sources.items():
+        pin = world.workspace.lock.pin(subject.model.name, role)
+        before = last.result["sources"].get(role, {}).get("detail", {}).get("commit")
+        if isinstance(spec, GitSource) and pin is not None and before not in (None, pin.commit):
+            rows.append(
+                [f"  commit of {spec.ref}", f"{before[:12]} -> {pin.commit[:12]}", f"{LOCK_NAME} ({spec.repository})"]
+            )
+    return rows
 
 
 def as_plain(judgement: Judgement) -> dict[str, Any]:

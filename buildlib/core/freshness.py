@@ -40,6 +40,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     parts: dict[str, Any] | None = None
     receipt: Receipt | None = None
     reason: str = ""
+    remedy: str | None = None
     changes: tuple[Difference, ...] = ()
     restorable: bool = False
     """The recorded bytes can be brought back without doing the work again."""
@@ -88,7 +89,7 @@ def _judge_key(subject: Subject, stage: Stage, upstream: Upstream, world: World,
         key, parts = present_parts(subject, stage, upstream, world)
     except NotKnowable as unknown:
         state = State.NEVER if last is None else State.STALE
-        return Judgement(stage=stage.name, state=state, reason=unknown.reason)
+        return Judgement(stage=stage.name, state=state, reason=unknown.reason, remedy=unknown.remedy)
     receipt = world.receipt(stage.name, key)
     if receipt is None:
         return _stale(subject, stage, key, parts, last, world)

@@ -20,11 +20,12 @@ Upstream = Mapping[str, Receipt]
 
 
 class NotKnowable(Exception):
-    """A part of a key is not known. `reason` is shown to people."""
+    """A part of a key is not known. reason and remedy are shown to people."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _source_parts(subject: Subject, upstream: Upstream, world: World) -> dict[st
     for role in subject.model.sources:
         seen = world.source(subject, role)
         if seen.content is None:
-            raise NotKnowable(seen.problem or "the source has not been looked at")
+            raise NotKnowable(seen.problem or "the source has not been looked at", seen.remedy)
         contents[role] = dict(seen.content)
     return {"onnx": contents, "kind": subject.model.kind}
 
@@ -208,7 +209,9 @@ def target_of(subject: Subject) -> Target:
     """Where a model is published to. Raises NotKnowable where models.yaml says nowhere."""
     name = subject.model.target
     if name is None:
-        raise NotKnowable(f"models.{subject.model.name} names no target")
+        raise NotKnowable(
+            f"models.{subject.model.name} names no target", "add `target:` to it, or to defaults, in models.yaml"
+        )
     return subject.catalog.targets[name]
 
 

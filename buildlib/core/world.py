@@ -29,6 +29,7 @@ class SourceSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     content: Mapping[str, Any] | None
     problem: str | None = None
+    remedy: str | None = None
     assumed: bool = False
 
 

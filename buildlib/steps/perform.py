@@ -89,7 +89,7 @@ def _context(
     if verdict.key is None or verdict.parts is None:
         raise errors.BuildError(
             f"{subject.model.name} {stage} cannot run: {verdict.reason}",
-            remedy=f"doit {subject.model.name}" if verdict.reason.startswith("follows") else None,
+            remedy=verdict.remedy or (f"doit {subject.model.name}" if verdict.reason.startswith("follows") else None),
         )
     _require_reachable(services, subject, stage)
     receipts = {name: judged[name].receipt for name in BY_NAME[stage].inputs}

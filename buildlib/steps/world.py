@@ -54,18 +54,18 @@ class FileWorld:
         try:
             observed = sources.reader(spec, source_context(self.workspace, subject, role)).observe()
         except errors.SourceUnavailable as error:
-            return self._last_known(subject, role, error.headline())
+            return self._last_known(subject, role, error)
         except errors.SourceError as error:
-            return SourceSeen(content=None, problem=error.headline())
+            return SourceSeen(content=None, problem=error.headline(), remedy=error.remedy)
         return SourceSeen(content=observed.identity)
 
-    def _last_known(self, subject: Subject, role: str, problem: str) -> SourceSeen:
+    def _last_known(self, subject: Subject, role: str, error: errors.SourceError) -> SourceSeen:
         last = self.latest(subject, "source")
         known = last.parts.get("onnx", {}).get(role) if last is not None else None
         spec = last.result.get("specs", {}).get(role) if last is not None else None
         if known is None or spec != spec_of(subject.model.sources[role]):
-            return SourceSeen(content=None, problem=problem)
-        return SourceSeen(content=known, problem=problem, assumed=True)
+            return SourceSeen(content=None, problem=error.headline(), remedy=error.remedy)
+        return SourceSeen(content=known, problem=error.headline(), remedy=error.remedy, assumed=True)
 
     def device(self, name: str) -> DeviceSeen:
         """The recorded observation; nothing is asked of the network here."""
