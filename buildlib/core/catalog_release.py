@@ -21,6 +21,8 @@ from buildlib.core.manifest_style import Style, apply
 from buildlib.errors import TargetError, UsageError
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+DIGEST = re.compile(r"[0-9a-f]{16,64}")
+"""Stands for a commit in sandboxes, where tinygrad may come from a package that knows none."""
 MOST_NAMED = 6
 _AFTER_Z = {"z": "aa", "Z": "AA"}
 
@@ -55,9 +57,13 @@ class NewCatalog:
         counts = f"{len(self.kept)} bundles kept, {len(self.dropped)} left behind, {len(self.declared)} to be published"
         return f"Start {name} for tinygrad {self.tinygrad[:12]}\n\n{counts}.\n\nTinygrad: {self.tinygrad}"
 
-    def settings(self, target: str) -> str:
-        """What models.yaml says from then on, as YAML."""
-        lines = ["targets:", f"  {target}:", f'    directory: "{self.directory}"']
+    def settings(self, target: str, files: str | None = None) -> str:
+        """What models.yaml says from then on, as YAML. files: the target that takes the artifacts, if another one."""
+        lines = ["targets:"]
+        directory = f'    directory: "{self.directory}"'
+        if files is not None:
+            lines += [f"  {files}:", directory]
+        lines += [f"  {target}:"] + ([directory] if files is None else [])
         for key, paths in (
             ("manifests", [one.path for one in self.manifests]),
             ("succeeds", [one.former for one in self.manifests]),
@@ -93,7 +99,7 @@ def new_catalog(
     keep, drop: short names of undeclared bundles, or patterns (`*`); an exact name goes before a pattern.
     Raises UsageError (a name that is none, or in both), TargetError (no next name, no bundles, the same tinygrad).
     """
-    if not COMMIT.fullmatch(tinygrad):
+    if not (COMMIT.fullmatch(tinygrad) or (target.sandbox and DIGEST.fullmatch(tinygrad))):
         raise UsageError("not a tinygrad commit", expected="40 hex digits in lower case", got=repr(tinygrad))
     read = {path: Manifest(data, path) for path, data in manifests.items()}
     for path, data in manifests.items():

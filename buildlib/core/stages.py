@@ -226,16 +226,22 @@ def _publish_parts(subject: Subject, upstream: Upstream, world: World) -> dict[s
         "artifacts": published_digests(model, artifact_digests(upstream)),
         "folder": model.folder,
         "bundle": [model.bundle.short_name, model.bundle.ref] if model.bundle else None,
-        "target": {
-            "name": target.name,
-            "repository": target.repository,
-            "remote": target.remote,
-            "branch": target.branch,
-            "directory": target.directory,
-            "manifests": list(target.manifests),
-            "url": target.url,
-            "large_files": target.large_files,
-        },
+        "target": _place(target),
+        "files": _place(subject.catalog.targets[target.files]) if target.files is not None else None,
+    }
+
+
+def _place(target: Target) -> dict[str, Any]:
+    """What of a target decides where bytes and entries stand."""
+    return {
+        "name": target.name,
+        "repository": target.repository,
+        "remote": target.remote,
+        "branch": target.branch,
+        "directory": target.directory,
+        "manifests": list(target.manifests),
+        "url": target.url,
+        "large_files": target.large_files,
     }
 
 

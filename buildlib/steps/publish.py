@@ -31,7 +31,7 @@ def run(context: StepContext) -> Outcome:
         raise refused(context.model.name, missing)
     settings = target_of(context.subject)
     request = make_request(context.workspace, context.subject, context.services.options)
-    target = open_target(context.workspace, settings)
+    target = open_target(context.workspace, settings, events=context.events, cancel=context.services.cancel)
     published = target.publish(request, context.events, context.services.cancel)
     earlier = FileWorld(context.workspace).latest(context.subject, "publish")
     former = published.former or (earlier.result.get("former", ()) if earlier and not published.changed else ())

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import msgspec
 
 from buildlib import errors
 from buildlib.core import catalog
+from buildlib.core.manifest import Entry
+from buildlib.ports.events import Events, Silent
+from buildlib.ports.source import SourceContext
 from buildlib.ports.target import Target
 from buildlib.sandbox import Sandbox, open_sandbox
+from buildlib.steps.redownload import redownload
 from buildlib.store.workspace import Workspace
 
 
@@ -37,20 +42,60 @@ def resolved(workspace: Workspace, settings: catalog.Target) -> catalog.Target:
     return msgspec.structs.replace(settings, url=sandbox.target().url)
 
 
-def open_target(workspace: Workspace, settings: catalog.Target) -> Target:
-    """The target of one kind: one file each under `targets`."""
-    root, placed = root_of(workspace, settings), resolved(workspace, settings)
+def open_target(
+    workspace: Workspace, settings: catalog.Target, *, events: Events | None = None, cancel: Event | None = None
+) -> Target:
+    """The target of one kind, one file each under `targets`; or two of them, one of which takes the artifacts.
+
+    events, cancel: for downloads between the two.
+    """
+    if settings.files is None:
+        return _open_one(workspace, resolved(workspace, settings))
+    from buildlib.targets.split import Split
+
+    files = file_settings(workspace, settings)
+    context = SourceContext(
+        root=workspace.root,
+        state=workspace.state / "sources",
+        hash_file=workspace.hash_file,
+        subject=settings.name,
+        events=events or Silent(),
+        cancel=cancel,
+    )
+
+    def fetch_back(entry: Entry, former: tuple[Entry, ...]) -> None:
+        into = workspace.state / "incoming" / f"back-{entry.sha256[:16]}"
+        into.parent.mkdir(parents=True, exist_ok=True)
+        with serving(workspace, files):
+            redownload(entry, former, into, context, timeout=files.confirm_timeout).path.unlink(missing_ok=True)
+
+    return Split(
+        settings.name,
+        _open_one(workspace, files),
+        _open_one(workspace, resolved(workspace, settings)),
+        fetch_back,
+    )
+
+
+def file_settings(workspace: Workspace, settings: catalog.Target) -> catalog.Target:
+    """Settings of the target that takes the artifacts for another one, which has the manifests."""
+    files = resolved(workspace, workspace.catalog.targets[str(settings.files)])
+    return msgspec.structs.replace(files, manifests=(), succeeds=(), url=files.url or settings.url)
+
+
+def _open_one(workspace: Workspace, settings: catalog.Target) -> Target:
+    root = root_of(workspace, settings)
+    if settings.kind == "huggingface":
+        raise errors.TargetError("targets of kind huggingface are not built in", where=f"targets.{settings.name}")
     if settings.sandbox and not root.exists():
         raise errors.TargetError("there is no sandbox yet", where=settings.repository, remedy="doit sandbox")
     if settings.kind == "git":
         from buildlib.targets.git_repository import GitRepository
 
-        return GitRepository(placed, root)
-    if settings.kind == "folder":
-        from buildlib.targets.folder import Folder
+        return GitRepository(settings, root)
+    from buildlib.targets.folder import Folder
 
-        return Folder(placed, root, hash_file=workspace.hash_file)
-    raise errors.TargetError(f"targets of kind {settings.kind} are not built in", where=f"targets.{settings.name}")
+    return Folder(settings, root, hash_file=workspace.hash_file)
 
 
 @contextlib.contextmanager

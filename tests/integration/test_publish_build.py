@@ -138,3 +138,40 @@ def test_another_model_and_a_changed_setting_are_a_commit_and_an_entry_each(publ
     assert git(published, "log", "-1", "--format=%s", "main").strip().endswith("with frame skip 2")
     published.doit("unpublish", "nopp").ok()
     assert published.status("nopp")["nopp"]["publish"]["state"] == "stale"
+
+
+def test_a_new_catalog_begins_beside_the_old_one_and_takes_its_models_one_by_one(published: Project) -> None:
+    declare(published)
+    head = git(published, "rev-parse", "main")
+    listed = published.doit("catalog", "new", "sandbox")
+    assert listed.status == 3
+    assert "58 bundles are in no model" in listed.err
+    assert "Amber" in listed.out
+    planned = published.doit("catalog", "new", "sandbox", "--keep", "TOBYRL", "--drop", "*").ok()
+    assert "Nothing was written" in planned.out
+    assert git(published, "rev-parse", "main") == head
+    begun = published.doit("catalog", "new", "sandbox", "--keep", "TOBYRL", "--drop", "*", "--yes").ok()
+    assert 'directory: "models/recompiled17/model-{folder}"' in begun.out
+    assert git(published, "diff", "--name-status", "main~1", "main").splitlines() == [
+        "A\tdocs/model_fetcher_c.json",
+        "A\tdocs/model_selector_c.json",
+    ]
+    settings = """
+    directory: "models/recompiled17/model-{folder}"
+    manifests: [docs/model_selector_c.json, docs/model_fetcher_c.json]
+    succeeds: [docs/model_selector_b.json, docs/model_fetcher_b.json]
+"""
+    declared = (published.root / "models.yaml").read_text()
+    before = "  sandbox: { repository: .build/sandbox/IQModels, sandbox: true, policy: [harness] }\n"
+    after = "  sandbox:\n    repository: .build/sandbox/IQModels\n    sandbox: true\n    policy: [harness]" + settings
+    (published.root / "models.yaml").write_text(declared.replace(before, after))
+    published.doit("publish:nopp", "confirm:nopp").ok()
+    assert git(published, "diff", "--name-only", "main~1", "main").splitlines() == [
+        "docs/model_fetcher_c.json",
+        "docs/model_selector_c.json",
+        "models/recompiled17/model-No PP (June 26, 2026)-165/driving_supercombo_nopp.pkl",
+    ]
+    for manifest in ("docs/model_selector_c.json", "docs/model_fetcher_c.json"):
+        bundles = json.loads(git(published, "show", f"main:{manifest}"))["bundles"]
+        assert [bundle["short_name"] for bundle in bundles] == ["TOBYRL", "NOPP"]
+        assert "/recompiled17/" in bundles[1]["models"][0]["artifact"]["download_uri"]["url"]
