@@ -126,9 +126,7 @@ def _record(root: Path, names: list[str], artifact_bytes: int) -> dict[str, dict
         }
         targets = (
             FileRecord(path=workspace.relative(home), size=len(made), sha256=made_sha),
-            FileRecord(
-                path=workspace.relative(digest_file), size=len(line), sha256=hashlib.sha256(line).hexdigest()
-            ),
+            FileRecord(path=workspace.relative(digest_file), size=len(line), sha256=hashlib.sha256(line).hexdigest()),
         )
         observe_files(workspace, device.name, there) if name == names[-1] else None
         receipts: dict[str, str] = {}
@@ -192,7 +190,7 @@ def save_probe(root: Path) -> None:
     (root / "probe.json").write_text(json.dumps(kept["argv"]))
 
 
-BARE_DOIT = '''
+BARE_DOIT = """
 import json, subprocess
 from doit.tools import config_changed
 FILES = json.load(open("files.json"))
@@ -226,9 +224,9 @@ def task_install(): yield from row("install", "verify", ["artifact", "digest"], 
 def task_model():
     for name in FILES:
         yield {"basename": name, "actions": None, "task_dep": [f"install:{name}"]}
-'''
+"""
 
-SCONSTRUCT = '''
+SCONSTRUCT = """
 import json, subprocess
 FILES = json.load(open("files.json"))
 with open("probe.stdin", "rb") as file:
@@ -243,4 +241,4 @@ for name, at in FILES.items():
         node = env.Command([at[k] for k in targets], [at[k] for k in inputs], lambda target, source, env: None)
         env.Precious(node)
         env.NoClean(node)
-'''
+"""
