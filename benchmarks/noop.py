@@ -1,8 +1,8 @@
 """A run with nothing to do, against bare doit and others: `python -m benchmarks.noop [MODELS ...]`.
 
 CPU seconds (user and system, all children) of whole processes, the least of several runs. All sides have the same six
-steps a model, the same files and the same probe of the device in each run. `ours/doit` is the ratio to hold: at most 1.3
-at 3 and 100 models, at most 1.0 at 1000.
+steps a model, the same files and the same probe of the device in each run. `ours/doit` is the ratio to hold: at most
+1.3 at 3 and 100 models, at most 1.0 at 1000.
 """
 
 from __future__ import annotations
@@ -47,12 +47,8 @@ def measure(root: Path, models: int) -> dict[str, float]:
         shutil.copy(root / name, root / "bare" / name)
     (root / "bare" / "dodo.py").write_text(BARE_DOIT)
     subprocess.run(doit, cwd=root / "bare", env=environ(), check=True)
-    probe = [
-        sys.executable,
-        "-c",
-        "import json,subprocess;"
-        "subprocess.run(json.load(open('probe.json')),stdin=open('probe.stdin','rb'),stdout=subprocess.DEVNULL)",
-    ]
+    send = "subprocess.run(json.load(open('probe.json')),stdin=open('probe.stdin','rb'),stdout=subprocess.DEVNULL)"
+    probe = [sys.executable, "-c", f"import json,subprocess;{send}"]
     found = {
         "ours": cpu(doit, root, runs),
         "doit": cpu(doit, root / "bare", runs),

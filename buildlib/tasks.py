@@ -40,7 +40,7 @@ class Project:
                 "actions": [(self._probe, (device.name,))],
                 "uptodate": [False],
                 "io": NO_CAPTURE,
-                "meta": {"device": device.name},
+                "meta": {"device": device.name, "ours": True},
             }
 
     def stage(self, name: str) -> Iterator[Task]:
@@ -57,7 +57,7 @@ class Project:
                 "uptodate": [(self._is_done, (model.name, name))],
                 "targets": self._targets(model.name) if name == "pull" else (),
                 "io": NO_CAPTURE,
-                "meta": {"device": device if row.on_device else None, "model": model.name},
+                "meta": {"device": device if row.on_device else None, "model": model.name, "ours": True},
             }
 
     def models(self) -> Iterator[Task]:
@@ -68,6 +68,7 @@ class Project:
                 "doc": f"build {model.display_name}",
                 "actions": None,
                 "task_dep": [f"{self._goal(model.name)}:{model.name}"],
+                "meta": {"ours": True},
             }
 
     def default_tasks(self) -> list[str]:

@@ -181,11 +181,10 @@ class DeviceLink:
         on_body: Callable[[bytes], None] | None = None,
     ) -> Json:
         """One try of one operation, with a body either way."""
-        request = {"op": op, "paths": self.paths, "owner": self.owner, **args}
-        head = framed_sources() + json.dumps(request).encode() + b"\n"
+        argv, head = self.question(op, args)
         talk = Conversation(on_event, on_body)
         finished = self.transport.run(
-            self._argv(),
+            argv,
             stdin=head if body is None else _Chain(head, body),  # type: ignore[arg-type]
             stdout=talk.feed,
             idle_timeout=self.device.timeouts.idle,
@@ -197,6 +196,11 @@ class DeviceLink:
             raise error_of(talk.answer["error"], self.device.name)
         value = talk.answer.get("ok")
         return value if isinstance(value, dict) else {}
+
+    def question(self, op: str, args: dict[str, object]) -> tuple[tuple[str, ...], bytes]:
+        """An operation as it travels: the agent's command line, and what it reads first."""
+        request = {"op": op, "paths": self.paths, "owner": self.owner, **args}
+        return self._argv(), framed_sources() + json.dumps(request).encode() + b"\n"
 
     def _argv(self) -> tuple[str, ...]:
         # -I, -S: neither the user's environment nor the working directory may change what the agent imports.

@@ -5,9 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from buildlib.core.freshness import State
-from buildlib.doit_parts import session as sessions
-
 
 class LinesReporter:
     """doit's reporter interface. Steps print their own lines through the events port."""
@@ -74,9 +71,14 @@ class LinesReporter:
             self._say(message)
         for error in self.errors:
             self._say(error)
-        self._say(self._summary())
+        self._say(self.summary())
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """The last line."""
+        # Here and not above: doit loads its reporter also for a run that finds nothing to do (see `idle`).
+        from buildlib.core.freshness import State
+        from buildlib.doit_parts import session as sessions
+
         session = sessions.current()
         if session is not None and session.cancel.is_set():
             return "Stopped on request. What was finished stays finished."

@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doit.cmd_run import Run
 from doit.doit_cmd import get_var
 from doit.exceptions import InvalidCommand
 
 from buildlib import errors
-from buildlib.doit_parts import session as sessions
-from buildlib.doit_parts.reporter import LinesReporter
-from buildlib.store import leftovers, locks
-from buildlib.store.workspace import Workspace
+from buildlib.doit_parts import idle
+from buildlib.doit_parts.interrupts import Interrupts
+from buildlib.store import locks
+
+if TYPE_CHECKING:
+    from buildlib.doit_parts.session import Session
 
 LOCK_WAIT = 6 * 3600.0
 """Seconds that a second build waits for the first."""
@@ -66,9 +68,57 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> int:
         """Takes the lock before models.yaml is read, so that a waiting build sees what the first one left."""
-        debug = bool(opt_values.get("debug"))
-        session = sessions.Session(Workspace(project_root(opt_values)), get_var("device"))
-        session.debug = debug
+        interrupts = Interrupts()
+        restore = interrupts.listen()
+        try:
+            return self._locked(interrupts, opt_values, pos_args)
+        except errors.BuildError as error:
+            if opt_values.get("debug"):
+                traceback.print_exc()
+            print(error.render(), file=sys.stderr)
+            return interrupts.exit_status or error.exit_status
+        except KeyboardInterrupt:
+            return errors.EXIT_INTERRUPTED
+        finally:
+            restore()
+
+    def before(self, session: Session, pos_args: list[str]) -> None:
+        """What a command like this one does under the lock before the build starts."""
+
+    def _locked(self, interrupts: Interrupts, opt_values: Any, pos_args: list[str]) -> int:
+        root = project_root(opt_values)
+        plain = type(self) is RunCommand and is_plain(opt_values, pos_args)
+        with locks.exclusive(
+            root / ".build" / "lock",
+            " ".join(["doit", *pos_args]),
+            wait=LOCK_WAIT,
+            on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
+            stop=interrupts.cancel.is_set,
+        ) as former_died:
+            if plain and not former_died:
+                line = idle.nothing_to_do(root, get_var("device"), interrupts.cancel)
+                if line is not None and interrupts.exit_status is None:
+                    print(line)
+                    return 0
+            status = self._build(root, interrupts, opt_values, pos_args, plain=plain, former_died=former_died)
+        return interrupts.exit_status if interrupts.exit_status is not None else status
+
+    def _build(
+        self,
+        root: Path,
+        interrupts: Interrupts,
+        opt_values: Any,
+        pos_args: list[str],
+        *,
+        plain: bool,
+        former_died: bool,
+    ) -> int:
+        from buildlib.doit_parts import session as sessions
+        from buildlib.store import leftovers
+        from buildlib.store.workspace import Workspace
+
+        session = sessions.Session(Workspace(root), get_var("device"), interrupts)
+        session.debug = bool(opt_values.get("debug"))
         session.options = {
             "keep_refused": bool(opt_values.get("keep_refused")),
             "without_onroad": opt_values.get("without_onroad") or None,
@@ -76,40 +126,24 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
             "new_bundle": self.new_bundle,
         }
         sessions.enter(session)
-        restore = session.listen_to_signals()
-        try:
-            return self._locked(session, opt_values, pos_args)
-        except errors.BuildError as error:
-            if debug:
-                traceback.print_exc()
-            print(error.render(), file=sys.stderr)
-            return session.exit_status or error.exit_status
-        except KeyboardInterrupt:
-            return errors.EXIT_INTERRUPTED
-        finally:
-            restore()
-
-    def before(self, session: sessions.Session, pos_args: list[str]) -> None:
-        """What a command like this one does under the lock before the build starts."""
-
-    def _locked(self, session: sessions.Session, opt_values: Any, pos_args: list[str]) -> int:
-        purpose = " ".join(["doit", *pos_args])
-        workspace = session.workspace
-        with (
-            locks.exclusive(
-                workspace.state / "lock",
-                purpose,
-                wait=LOCK_WAIT,
-                on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
-                stop=session.cancel.is_set,
-            ) as former_died,
-            workspace.saving(),
-        ):
+        with session.workspace.saving():
             if former_died:
-                leftovers.sweep(workspace)
+                leftovers.sweep(session.workspace)
             self.before(session, pos_args)
             status: int = super().execute(opt_values, pos_args)
-        return session.exit_status if session.exit_status is not None else status
+            if plain and status == 0 and interrupts.exit_status is None and self._was_idle(session):
+                from buildlib.doit_parts import idle_note
+
+                idle_note.leave(session, self._listener.summary())
+        return status
+
+    def _was_idle(self, session: Session) -> bool:
+        """All that models.yaml declares, and nothing else, was looked at, and nothing of it had to be done."""
+        return (
+            not self._listener.built
+            and self.control.selected_tasks == list(session.workspace.catalog.models)
+            and all(task.has_subtask or (task.meta or {}).get("ours") for task in self.control.tasks.values())
+        )
 
     def _execute(
         self,
@@ -130,6 +164,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         from doit.control import TaskControl
         from doit.task import Stream
 
+        from buildlib.doit_parts import session as sessions
         from buildlib.doit_parts.runner import CancellableRunner, DeviceRunner
 
         session = sessions.current()
@@ -146,6 +181,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         stream = Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else outfile  # noqa: SIM115
         try:
             listener = chosen(stream, {"failure_verbosity": failure_verbosity}) if isinstance(chosen, type) else chosen
+            self._listener = listener
             arguments = [self.dep_manager, listener, continue_, always, Stream(verbosity, force_verbosity)]
             runner = (
                 DeviceRunner(session, *arguments, num_process)
@@ -165,6 +201,21 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
                 inner.task_dep = []
 
 
+def is_plain(opt_values: Any, pos_args: list[str]) -> bool:
+    """True for a bare `doit`, with nothing said that asks for more than looking after everything."""
+    from doit import doit_cmd
+
+    words = ("always", "single", "pdb", "debug", "cwdPath", "seek_file", "auto_delayed_regex")
+    own = ("keep_refused", "without_onroad", "supersede")
+    return (
+        not pos_args
+        and not any(opt_values.get(name) for name in (*words, *own))
+        and opt_values.get("reporter") == "lines"
+        and opt_values.get("outfile") is sys.stdout
+        and set(doit_cmd._CMDLINE_VARS or ()) <= {"device"}
+    )
+
+
 def unknown_task(name: str, tasks: list[str]) -> errors.UsageError:
     """The error for a name on the command line that is no task."""
     from difflib import get_close_matches
@@ -179,6 +230,3 @@ def unknown_task(name: str, tasks: list[str]) -> errors.UsageError:
 def project_root(opt_values: Any) -> Path:
     """The directory of the dodo file that doit is about to load."""
     return Path(opt_values.get("dodoFile") or "dodo.py").absolute().parent
-
-
-__all__ = ["LinesReporter", "RunCommand"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from buildlib.core import freshness
@@ -13,7 +11,8 @@ from buildlib.core.catalog import Device, Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import wanted
 from buildlib.core.world import Subject
-from buildlib.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, UsageError
+from buildlib.doit_parts.interrupts import Interrupts
+from buildlib.errors import UsageError
 from buildlib.store.workspace import Workspace
 
 
@@ -23,11 +22,10 @@ class Session:
     Judgements of a model are made once, together, and made anew after one of its steps ran.
     """
 
-    def __init__(self, workspace: Workspace, device: str | None = None) -> None:
+    def __init__(self, workspace: Workspace, device: str | None = None, interrupts: Interrupts | None = None) -> None:
         self.workspace = workspace
         self.chosen_device = device
-        self.cancel = threading.Event()
-        self.exit_status: int | None = None
+        self.interrupts = interrupts or Interrupts()
         self.always = False
         self.debug = False
         """Show tracebacks."""
@@ -94,26 +92,19 @@ class Session:
             else:
                 self._judged.pop(name, None)
 
+    @property
+    def cancel(self) -> threading.Event:
+        """Set once the user or the system asked the build to stop."""
+        return self.interrupts.cancel
+
+    @property
+    def exit_status(self) -> int | None:
+        """The status of a build that was asked to stop."""
+        return self.interrupts.exit_status
+
     def listen_to_signals(self) -> Callable[[], None]:
-        """Turns the first SIGINT or SIGTERM into a cancel; a second one ends the process. Returns the undoing."""
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None
-        former: dict[int, Any] = {}
-
-        def heard(number: int, frame: FrameType | None) -> None:
-            self.exit_status = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED
-            self.cancel.set()
-            for other in former:
-                signal.signal(other, signal.SIG_DFL)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            former[number] = signal.signal(number, heard)
-
-        def undo() -> None:
-            for number, handler in former.items():
-                signal.signal(number, handler)
-
-        return undo
+        """Turns the first SIGINT or SIGTERM into a cancel. Returns the undoing."""
+        return self.interrupts.listen()
 
 
 _current: list[Session] = []

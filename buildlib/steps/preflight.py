@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from buildlib import errors
+from buildlib.core.answer import answer_digest
 from buildlib.core.catalog import Catalog, Device, Model
 from buildlib.core.doctor import flag_differences
 from buildlib.core.flags import effective_profile
@@ -53,15 +54,20 @@ def ask(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
     link = services.link(device)
     if toolchain.is_local(device):
         ensure_layout(services, device)
-    request = {
+    asked = request(services, catalog, device)
+    answer = link.call("probe", **asked)
+    if device.sync_sconscript and sync_sconscript(services, device, answer["files"][sconscript_path(device)]):
+        answer = link.call("probe", **asked)
+    return answer
+
+
+def request(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
+    """What a probe asks."""
+    return {
         "toolchain": toolchain.spec(services.workspace, device, builtin_script()[1]),
         "files": sorted({*files_of_ours(device, catalog.models.values()), sconscript_path(device)}),
         "params": list(SERIAL),
     }
-    answer = link.call("probe", **request)
-    if device.sync_sconscript and sync_sconscript(services, device, answer["files"][sconscript_path(device)]):
-        answer = link.call("probe", **request)
-    return answer
 
 
 def sconscript_path(device: Device) -> str:
@@ -137,6 +143,7 @@ def _answered(device: Device, answer: dict[str, Any]) -> Observation:
         health=answer["health"],
         flags=answer.get("flags"),
         files={path: entry["sha256"] for path, entry in answer["files"].items() if entry},
+        answer=answer_digest(answer),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import threading
@@ -39,6 +40,15 @@ class Observation(msgspec.Struct, kw_only=True):
     flags: dict[str, list[str]] | None = None
     """larch64 flags of every SConscript function that has some; None where there is no SConscript."""
     files: dict[str, str] = {}
+    answer: str = ""
+    """`core.answer` of the answer that this was made from; empty once a step has added to `files`."""
+
+
+class _Seen(msgspec.Struct):
+    """A later answer that said the same: when it came, and the device's health then."""
+
+    answered: float
+    health: dict[str, Any]
 
 
 class FileWorld:
@@ -160,10 +170,16 @@ def spec_of(source: Source) -> dict[str, Any]:
 
 def read_observation(workspace: Workspace, device: str) -> Observation | None:
     """The last observation of a device, or None."""
+    path = workspace.observation(device)
     try:
-        return msgspec.json.decode(workspace.observation(device).read_bytes(), type=Observation)
+        observation = msgspec.json.decode(path.read_bytes(), type=Observation)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+    with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        later = msgspec.json.decode(path.with_suffix(".seen").read_bytes(), type=_Seen)
+        if later.answered > observation.answered:
+            observation.answered, observation.health = later.answered, later.health
+    return observation
 
 
 _observing = threading.Lock()
@@ -182,6 +198,7 @@ def observe_files(workspace: Workspace, device: str, there: dict[str, str]) -> N
     with _observing:
         seen = read_observation(workspace, device) or Observation(device=device)
         seen.files = {**seen.files, **there}
+        seen.answer = ""
         write_observation(workspace, seen)
 
 

@@ -15,30 +15,9 @@ from pathlib import Path
 import msgspec
 
 from buildlib.store import files
+from buildlib.store.signatures import COARSE_NS, TICK_NS, Signature, settled, signature
 
-Signature = tuple[int, int, int, int, int]
-"""(device, inode, size in bytes, mtime_ns, ctime_ns)."""
-
-TICK_NS = 50_000_000
-"""Longer than any kernel's file-time granularity on a local disk."""
-COARSE_NS = 2_100_000_000
-"""The same for file systems that keep whole seconds (or FAT's two)."""
-
-
-def signature(path: str | Path) -> Signature | None:
-    """What the file system says of a regular file, or None where there is none."""
-    try:
-        stat = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call on the hot path
-    except (OSError, ValueError):
-        return None
-    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
-def settled(seen: Signature, at_ns: int) -> bool:
-    """True when a change after at_ns (wall clock, ns) cannot leave this same signature behind."""
-    _, _, _, mtime, ctime = seen
-    tick = COARSE_NS if mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0 else TICK_NS
-    return max(mtime, ctime) + tick < at_ns
+__all__ = ["COARSE_NS", "TICK_NS", "Signature", "StatCache", "settled", "signature"]
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +47,11 @@ class StatCache:
         if entry is not None and entry.settled and entry.seen == seen:
             return entry.sha256
         return self._hash(name)
+
+    def believed(self, path: str | Path) -> Signature | None:
+        """The signature under which a file's hash is remembered for good; None where it is not."""
+        entry = self._load().get(str(path))
+        return entry.seen if entry is not None and entry.settled else None
 
     def note(self, path: str | Path, sha256: str) -> None:
         """Remembers a hash that was computed while the file was written. Not settled: the next look hashes once."""

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
-from buildlib.core import catalog
 from buildlib.ports.transport import STDERR_KEPT, Finished
 from buildlib.transports.faults import NOT_EXECUTABLE, NOT_FOUND, refuse_cancelled, refuse_unspeakable, silent
+
+if TYPE_CHECKING:
+    from buildlib.core.catalog import Device
 
 BLOCK = 256 * 1024
 TICK = 0.05
@@ -28,7 +30,7 @@ GRACE = 1.0
 class LocalTransport:
     """Runs each command in a session of its own, so that its whole process group can be ended."""
 
-    def __init__(self, name: str = catalog.LOCAL) -> None:
+    def __init__(self, name: str = "local") -> None:
         self.name = name
 
     def run(
@@ -175,6 +177,6 @@ def _wait_for_group(process: subprocess.Popen[bytes]) -> None:
         time.sleep(TICK / 5)
 
 
-def open_transport(device: catalog.Device, root: Path) -> LocalTransport:
+def open_transport(device: Device, root: Path) -> LocalTransport:
     """The transport of a device, as `steps.services` finds it by name."""
     return LocalTransport(device.name)
