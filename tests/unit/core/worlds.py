@@ -49,7 +49,7 @@ def make_subject(**changes: Any) -> Subject:
 RESULTS: dict[str, dict[str, Any]] = {
     "source": {"sources": {"supercombo": {"sha256": ONNX, "size": 5}}},
     "upload": {"remote": {"supercombo": {"path": REMOTE_ONNX, "sha256": ONNX}}},
-    "compile": {"artifacts": {"supercombo": {"path": REMOTE_PKL, "sha256": ARTIFACT, "size": 7}}},
+    "compile": {"artifacts": {"supercombo": {"path": REMOTE_PKL, "sha256": ARTIFACT, "size": 7}}, "seconds": 1.0},
     "pull": {},
     "verify": {"verdict": "good"},
     "install": {"active": {"supercombo": {"path": ACTIVE, "sha256": ARTIFACT}}},

@@ -1,0 +1,50 @@
+"""The guide's fifteen points, filled from what was really done."""
+
+from __future__ import annotations
+
+from buildlib.core.attestation import POINTS, Attestation
+from buildlib.core.checklist import checklist
+from buildlib.core.freshness import judge_model
+from tests.unit.core.worlds import ARTIFACT, DictWorld, build, make_subject
+
+NAME = "driving_supercombo_nopp.pkl"
+
+
+def drive(published: bool = False) -> Attestation:
+    return Attestation(
+        model="nopp",
+        artifacts={NAME: ARTIFACT},
+        runtime="r",
+        device="desk",
+        unit="u",
+        by="Ann",
+        on="2026-12-01T12:00:00Z",
+        points=dict.fromkeys(POINTS, True),
+        published=published,
+    )
+
+
+def test_nothing_done_is_fifteen_open_points_each_with_what_is_missing() -> None:
+    points = checklist(judge_model(make_subject(), DictWorld()), {}, [], runtime=None, flags_differ=None)
+    assert [point.number for point in points] == list(range(1, 16))
+    assert not any(point.done for point in points)
+    assert all(point.evidence for point in points)
+
+
+def test_everything_done_is_fifteen_closed_points() -> None:
+    world = DictWorld()
+    build(make_subject(), world)
+    judged = judge_model(make_subject(), world)
+    points = checklist(judged, {NAME: ARTIFACT}, [drive(), drive(True)], runtime="r", flags_differ=[])
+    assert [point.number for point in points if not point.done] == []
+    assert "attested by Ann" in points[7].evidence
+    assert "seen on the road by Ann" in points[14].evidence
+
+
+def test_a_stale_step_opens_its_points_again() -> None:
+    world = DictWorld()
+    build(make_subject(), world)
+    judged = judge_model(make_subject(frame_skip=2), world)
+    points = checklist(judged, {NAME: ARTIFACT}, [drive()], runtime="r", flags_differ=[])
+    assert not points[2].done
+    assert "frame skip: 4 -> 2" in points[2].evidence

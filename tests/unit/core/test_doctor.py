@@ -1,0 +1,108 @@
+"""Every line of `doit doctor`: good, or with its remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from buildlib.core.builtin import PROFILES
+from buildlib.core.catalog import Device, Profile
+from buildlib.core.doctor import active_model, examine, flag_differences
+
+QCOM = Profile(name="qcom", flags=dict(PROFILES["qcom"]["flags"]), expected_device="QCOM")
+WORDS = ["DEV=QCOM", "IMAGE=2", "FLOAT16=1", "NOLOCALS=1", "JIT_BATCH_SIZE=0", "OPENPILOT_HACKS=1"]
+DESK = Device(name="desk", host="desk.lan")
+
+
+def answer(**health: Any) -> dict[str, Any]:
+    good = {
+        "free": {"state": 9e9, "models": 9e9},
+        "clock": 1000.0,
+        "onroad": "0",
+        "power_saving": False,
+        "active_bundle": '{"displayName": "TobyRL"}',
+        "directories": {"/data/root-home": "ok"},
+        "model_processes": [],
+        "jobs": [],
+        "undone": [],
+        "pending": [],
+    }
+    return {"problems": [], "flags": {"_flags": WORDS}, "health": {**good, **health}}
+
+
+def bad(told: dict[str, Any], now: float = 1000.0) -> list[tuple[str, str | None]]:
+    lines = examine(DESK, QCOM, told, now=now, toolchain_text="tinygrad 9c8d21f4")
+    return [(line.text, line.remedy) for line in lines if line.level == "BAD"]
+
+
+def test_a_good_device_has_no_bad_line() -> None:
+    assert bad(answer()) == []
+
+
+@pytest.mark.parametrize(
+    ("health", "text"),
+    [
+        ({"onroad": "1"}, "onroad"),
+        ({"onroad": None}, "IsOnroad cannot be read"),
+        ({"model_processes": ["pid 7: iqmodeld"]}, "a model process runs: pid 7: iqmodeld"),
+        ({"free": {"state": 1e8}}, "0.10 GB free"),
+        ({"directories": {"/data/root-tmp": "not writable: Permission denied"}}, "/data/root-tmp: not writable"),
+        ({"pending": ["install of x.pkl"]}, "still to be put back: install of x.pkl"),
+    ],
+)
+def test_each_fault_is_a_bad_line_with_a_remedy(health: dict[str, Any], text: str) -> None:
+    ((found, remedy),) = bad(answer(**health))
+    assert text in found
+    assert remedy
+
+
+def test_a_skewed_clock_is_worth_a_note_and_no_more() -> None:
+    lines = list(examine(DESK, QCOM, answer(clock=5000.0), now=1000.0, toolchain_text=""))
+    assert [line.text for line in lines if "clock" in line.text] == [
+        "its clock is 4000 s off; nothing here depends on it"
+    ]
+    assert not [line for line in lines if line.level == "BAD"]
+
+
+def test_a_flag_missing_in_one_of_two_functions_is_named_with_its_function() -> None:
+    flags = {"_flags": WORDS, "_fused_flags": WORDS[:-1]}
+    assert flag_differences(flags, QCOM) == ["_fused_flags lacks OPENPILOT_HACKS=1"]
+    ((text, remedy),) = bad({**answer(), "flags": flags})
+    assert text == "SConscript: _fused_flags lacks OPENPILOT_HACKS=1"
+    assert remedy is not None
+    assert "sync_sconscript" in remedy
+
+
+def test_another_value_is_named_with_both() -> None:
+    flags = {"_flags": ["IMAGE=1" if word == "IMAGE=2" else word for word in WORDS]}
+    assert flag_differences(flags, QCOM) == ["_flags has IMAGE=1, the profile qcom says 2"]
+
+
+def test_warp_dev_is_the_commands_and_not_sconscripts_business() -> None:
+    assert flag_differences({"_flags": WORDS}, QCOM) == []
+    assert flag_differences({"_flags": [*WORDS, "WARP_DEV=CPU"]}, QCOM) == [
+        "_flags has WARP_DEV=CPU, the profile qcom says QCOM"
+    ]
+
+
+def test_another_backends_profile_is_not_compared_with_sconscript() -> None:
+    cpu = Profile(name="cpu", flags={"DEV": "CPU"}, expected_device="CPU")
+    assert flag_differences({"_flags": WORDS}, cpu) == []
+    assert flag_differences(None, QCOM) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (None, None),
+        ("", None),
+        ('{"displayName": "TobyRL"}', "TobyRL"),
+        ('{"short_name": "NOPP"}', "NOPP"),
+        ("{}", "unnamed"),
+        ("[]", "unreadable"),
+        ("{", "unreadable"),
+    ],
+)
+def test_the_active_model_is_told_by_its_bundle(text: str | None, name: str | None) -> None:
+    assert active_model(text) == name

@@ -1,0 +1,52 @@
+"""Differences of keys, in the words of models.yaml and the guide."""
+
+from __future__ import annotations
+
+import pytest
+
+from buildlib.core.key import Difference
+from buildlib.core.wording import place_of, short, subject_of
+from tests.unit.core.worlds import make_subject
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("flags.OPENPILOT_HACKS", "OPENPILOT_HACKS"),
+        ("arguments.frame_skip", "frame skip"),
+        ("arguments.camera_resolutions", "camera resolutions"),
+        ("toolchain.tinygrad", "tinygrad"),
+        ("toolchain.c_compiler", "c compiler"),
+        ("onnx.supercombo", "ONNX"),
+        ("onnx.supercombo.sha256", "ONNX"),
+        ("onnx.vision", "ONNX vision"),
+        ("script", "compile script"),
+    ],
+)
+def test_a_difference_is_called_what_people_call_it(path: str, words: str) -> None:
+    assert subject_of(Difference(path, 1, 2)) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unset"),
+        ("a" * 64, "aaaaaaaa"),
+        ("a" * 40, "aaaaaaaa"),
+        ("a" * 41, "a" * 41),
+        ([1344, 760], "1344x760"),
+        ([[1344, 760], [1928, 1208]], "1344x760 1928x1208"),
+        (4, "4"),
+    ],
+)
+def test_values_are_short_for_the_eye(value: object, text: str) -> None:
+    assert short(value) == text
+
+
+def test_a_difference_says_where_its_present_value_comes_from() -> None:
+    subject = make_subject()
+    where = (subject.catalog, subject.model, subject.device)
+    assert place_of(Difference("toolchain.tinygrad", "a", "b"), *where) == "device desk"
+    assert place_of(Difference("script", "a", "b"), *where) == "the tool's own"
+    assert place_of(Difference("flags.OPENPILOT_HACKS", "0", "1"), *where).endswith("(profile qcom)")
+    assert place_of(Difference("arguments.frame_skip", 4, 2), *where).startswith("models.yaml")
