@@ -43,8 +43,9 @@ class ExplainCommand(ProjectCommand):
 def as_lines(subject: Subject, judged: dict[str, Judgement], world: FileWorld) -> list[str]:
     """One paragraph a stage that is not done; one line where all is."""
     lines: list[str] = []
+    following = [j.stage for j in judged.values() if not j.done and j.reason.startswith("follows")]
     for judgement in judged.values():
-        if judgement.done:
+        if judgement.done or judgement.stage in following:
             continue
         last = world.latest(subject, judgement.stage)
         since = f" (last done {last.finished})" if last else ""
@@ -60,6 +61,8 @@ def as_lines(subject: Subject, judged: dict[str, Judgement], world: FileWorld) -
         if judgement.stage == "source":
             rows += moved_commits(subject, world)
         lines += columns(rows)
+    if following:
+        lines.append(f"{subject.model.name} {', '.join(following)} follow{'s' if len(following) == 1 else ''}.")
     assumed = [judgement for judgement in judged.values() if judgement.done and judgement.reason]
     lines += [f"{subject.model.name} {judgement.stage} is assumed: {judgement.reason}" for judgement in assumed[:1]]
     return lines or [f"{subject.model.name} is up to date: every step has a receipt for its present key."]

@@ -57,7 +57,9 @@ def place_of(difference: Difference, catalog: Catalog, model: Model, device: Dev
             f"{flag.where} ({flag.origin})" if flag else f"{catalog.line(f'profiles.{profile.name}')} ({profile.name})"
         )
     if area == "arguments":
-        return catalog.line(f"models.{model.name}.{rest.partition('.')[0]}")
+        setting = rest.partition(".")[0]
+        own, shared = f"models.{model.name}.{setting}", f"defaults.{setting}"
+        return catalog.line(shared if own not in catalog.lines and shared in catalog.lines else own)
     if area == "onnx":
         return catalog.line(f"models.{model.name}.source")
     if area in ("toolchain", "unit"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from buildlib.core.key import Difference
 from buildlib.core.wording import place_of, short, subject_of
@@ -50,3 +51,13 @@ def test_a_difference_says_where_its_present_value_comes_from() -> None:
     assert place_of(Difference("script", "a", "b"), *where) == "the tool's own"
     assert place_of(Difference("flags.OPENPILOT_HACKS", "0", "1"), *where).endswith("(profile qcom)")
     assert place_of(Difference("arguments.frame_skip", 4, 2), *where).startswith("models.yaml")
+
+
+def test_a_setting_from_the_defaults_is_placed_there() -> None:
+    subject = make_subject()
+    lines = {"models.nopp": 9, "defaults.frame_skip": 3}
+    catalog = replace(subject.catalog, lines=lines)
+    change = Difference("arguments.frame_skip", 4, 2)
+    assert place_of(change, catalog, subject.model, subject.device) == "models.yaml:3"
+    own = replace(catalog, lines={**lines, "models.nopp.frame_skip": 12})
+    assert place_of(change, own, subject.model, subject.device) == "models.yaml:12"
