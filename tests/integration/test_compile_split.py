@@ -157,6 +157,19 @@ def test_all_roles_give_one_artifact_with_its_metadata(combined: Path, cpu_envir
     assert len({text for _, text in answers.values()}) == 6
 
 
+def test_its_contract_accepts_it_and_the_other_kinds_does_not(combined: Path) -> None:
+    from buildlib.artifact.examine import examine
+    from buildlib.core.verdict import Expectations
+
+    _, verdict = examine(combined, Expectations(contract="vision_multi_policy", expected_device="CPU"))
+    assert [finding for finding in verdict.findings if finding.code != "tiny"] == []
+    for contract, code in (("vision_policy", "root_key_missing"), ("supercombo", "root_key_missing")):
+        _, verdict = examine(combined, Expectations(contract=contract, expected_device="CPU"))
+        assert code in [finding.code for finding in verdict.refusals]
+    _, verdict = examine(combined, Expectations(contract="vision_multi_policy", expected_device="QCOM"))
+    assert not verdict.good
+
+
 @pytest.mark.slow
 def test_cold_caches_and_another_hash_seed_give_the_same_bytes(
     combined: Path, split: Split, parts: dict[str, Path], tmp_path: Path
