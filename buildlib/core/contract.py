@@ -136,8 +136,25 @@ SPLIT_POLICY: Final = Contract(
     jits=(JitRule(key="", inputs=None),),
 )
 
+
+def _combined(kind: str, roles: tuple[str, ...]) -> Contract:
+    """All parts of a split model in one artifact, each jit and its metadata under its role."""
+    return Contract(
+        name=kind,
+        runtime="a runtime with separate vision and policy",
+        form="dict",
+        keys=("metadata", *roles),
+        metadata=roles,
+        jits=tuple(JitRule(key=role, inputs=_IMAGES if role == "vision" else None) for role in roles),
+    )
+
+
+VISION_POLICY: Final = _combined("vision_policy", ("vision", "policy"))
+VISION_MULTI_POLICY: Final = _combined("vision_multi_policy", ("vision", "on_policy", "off_policy"))
+
 CONTRACTS: Final[Mapping[str, Contract]] = {
-    one.name: one for one in (SUPERCOMBO, RUN_MODEL, COMPILE3, SPLIT_VISION, SPLIT_POLICY)
+    one.name: one
+    for one in (SUPERCOMBO, RUN_MODEL, COMPILE3, SPLIT_VISION, SPLIT_POLICY, VISION_POLICY, VISION_MULTI_POLICY)
 }
 
 _TINYGRAD: Final = (

@@ -458,12 +458,12 @@ def check_finite(name: str, outcome: Outcome) -> None:
             )
 
 
-def check_close(direct: Outcome, jit: Outcome) -> None:
+def check_close(direct: Outcome, jit: Outcome, name: str = "run_policy") -> None:
     for part, values in direct.items():
         if not np.allclose(values, jit[part], rtol=TOLERANCE, atol=TOLERANCE):
             raise Failure(
                 DIVERGES,
-                f"run_policy: {part} of the captured jit differs from a direct run of the ONNX: "
+                f"{name}: {part} of the captured jit differs from a direct run of the ONNX: "
                 f"expected within {TOLERANCE}, got {_gap(values, jit[part])}",
             )
 
@@ -695,23 +695,25 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    def size(text: str) -> tuple[int, int]:
-        width, _, height = text.lower().partition("x")
-        if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
-            raise argparse.ArgumentTypeError(f"expected WIDTHxHEIGHT, got {text!r}")
-        if int(width) % 2 or int(height) % 2:
-            raise argparse.ArgumentTypeError(f"expected even sizes (NV12), got {text!r}")
-        return int(width), int(height)
+def read_size(text: str) -> tuple[int, int]:
+    """WIDTHxHEIGHT in pixels."""
+    width, _, height = text.lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
+        raise argparse.ArgumentTypeError(f"expected WIDTHxHEIGHT, got {text!r}")
+    if int(width) % 2 or int(height) % 2:
+        raise argparse.ArgumentTypeError(f"expected even sizes (NV12), got {text!r}")
+    return int(width), int(height)
 
+
+def parse(arguments: list[str]) -> argparse.Namespace:
     def positive(text: str) -> int:
         if not text.isdecimal() or not int(text):
             raise argparse.ArgumentTypeError(f"expected a number of frames from 1, got {text!r}")
         return int(text)
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model-size", type=size, required=True, help="picture that the model sees, 512x256")
-    parser.add_argument("--camera-resolutions", type=size, nargs="+", required=True, help="1344x760 1928x1208")
+    parser.add_argument("--model-size", type=read_size, required=True, help="picture that the model sees, 512x256")
+    parser.add_argument("--camera-resolutions", type=read_size, nargs="+", required=True, help="1344x760 1928x1208")
     parser.add_argument("--onnx", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--frame-skip", type=positive, required=True, help="camera frames for each model step")
@@ -725,17 +727,21 @@ def stop(number: int, _frame: Any) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, stop)
+def ending(work: Callable[[], int]) -> int:
+    """The exit status of `work`; whatever it raises is said on stderr."""
     try:
-        status = main(sys.argv[1:])
+        return work()
     except Failure as failure:
         for line in str(failure).splitlines():
             print(f"error: {line}", file=sys.stderr, flush=True)
-        status = failure.status
+        return failure.status
     except Exception as error:  # noqa: BLE001 - whatever tinygrad raises ends here, with its traceback in the log
         traceback.print_exc()
         first = (str(error).strip() or "no message").splitlines()[0]
         print(f"error: the compile failed: {type(error).__name__}: {first}", file=sys.stderr, flush=True)
-        status = NOT_COMPILED
-    sys.exit(status)
+        return NOT_COMPILED
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    sys.exit(ending(partial(main, sys.argv[1:])))

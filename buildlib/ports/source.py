@@ -51,6 +51,7 @@ class SourceContext:
     state: directory for what lasts between runs (mirrors of repositories).
     hash_file: sha256 of a file's content; the caller's may remember.
     subject: the model, for events and errors.
+    role: which part of the model its ONNX is.
     pin: the source's entry in models.lock.
     cancel: once set, fetching ends with Cancelled and what has come is kept to be resumed.
     """
@@ -59,6 +60,7 @@ class SourceContext:
     state: Path
     hash_file: Callable[[Path], str]
     subject: str = ""
+    role: str = "supercombo"
     pin: Pin | None = None
     events: Events = field(default_factory=Silent)
     cancel: Event | None = None

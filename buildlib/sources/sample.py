@@ -1,8 +1,9 @@
 """A synthetic model of the right form, for machines without a real one.
 
-The recipe (seed, width) names bytes, not luck: weights come from SHAKE-256, whose stream no numpy or Python release
-can change, and the protobuf is written with fixed versions. What it makes drives nothing; it has the inputs, the
-outputs and the metadata of a real supercombo (facts, section 1), finite outputs and positive standard deviations.
+The recipe (seed, width, role) names bytes, not luck: weights come from SHAKE-256, whose stream no numpy or Python
+release can change, and the protobuf is written with fixed versions. What it makes drives nothing; it has the inputs,
+the outputs and the metadata of a real supercombo, or of one part of a split model (facts, section 1;
+`core/model_form`), finite outputs and positive standard deviations.
 """
 
 from __future__ import annotations
@@ -50,6 +51,26 @@ HEADS = {
     "hidden_state": 512,
 }
 DISTRIBUTIONS = ("pose", "wide_from_device_euler", "road_transform")
+_MEMORY: dict[str, tuple[str, tuple[int, ...]]] = {
+    "desire_pulse": ("float16", (1, 25, 8)),
+    "traffic_convention": ("float16", (1, 2)),
+    "features_buffer": ("float16", (1, 25, 512)),
+}
+_POLICY_HEADS = ("plan", "desire_state")
+
+# Inputs and heads by role. What one part of a split model does not have is another part's.
+ROLE_INPUTS: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {
+    "supercombo": INPUTS,
+    "vision": {name: INPUTS[name] for name in ("img", "big_img")},
+    "policy": _MEMORY,
+    "on_policy": _MEMORY,
+    "off_policy": _MEMORY,
+}
+ROLE_HEADS: dict[str, dict[str, int]] = {
+    "supercombo": HEADS,
+    "vision": {name: size for name, size in HEADS.items() if name not in _POLICY_HEADS},
+    **{role: {name: HEADS[name] for name in _POLICY_HEADS} for role in ("policy", "on_policy", "off_policy")},
+}
 
 
 class Reader:
@@ -60,21 +81,24 @@ class Reader:
         self.context = context
 
     def observe(self) -> Observed:
-        """The recipe, seed and width."""
+        """The recipe, seed and width, and the role where there are several."""
         recipe = {"recipe": str(RECIPE), "seed": str(self.spec.seed), "width": str(self.spec.width)}
+        if self.context.role != "supercombo":
+            recipe["role"] = self.context.role
         return Observed(identity={"kind": "sample", **recipe}, sha256=None, detail=recipe)
 
     def fetch(self, into: Path) -> Fetched:
         """Makes the ONNX."""
         self.context.check_cancelled()
-        write_sample(into, self.spec.seed, self.spec.width)
+        write_sample(into, self.spec.seed, self.spec.width, self.context.role)
         detail = self.observe().detail
         return Fetched(path=into, sha256=files.hash_file(into), size=into.stat().st_size, detail=detail)
 
 
-def output_slices() -> dict[str, slice]:
+def output_slices(role: str = "supercombo") -> dict[str, slice]:
     """Name -> slice of the flat output, heads first, then `NAME_stds` (positive) for the odometry outputs."""
-    sizes = HEADS | {f"{name}_stds": HEADS[name] // 2 for name in DISTRIBUTIONS}
+    heads = ROLE_HEADS[role]
+    sizes = heads | {f"{name}_stds": heads[name] // 2 for name in DISTRIBUTIONS if name in heads}
     slices, at = {}, 0
     for name, size in sizes.items():
         slices[name] = slice(at, at + size)
@@ -82,42 +106,55 @@ def output_slices() -> dict[str, slice]:
     return slices
 
 
-def write_sample(path: Path, seed: int, width: int) -> None:
+def write_sample(path: Path, seed: int, width: int, role: str = "supercombo") -> None:
     """Writes the sample ONNX of this recipe to `path`, whole or not at all.
 
-    width: size of the hidden layers; 64 gives about 3 MB, 1800 about 100 MB.
+    width: size of the hidden layers; 64 gives about 3 MB, 1800 about 100 MB. role: which part of a model.
     Raises SourceError for a width out of range, StoreError where the disk refuses.
     """
     if not SMALLEST <= width <= LARGEST:
         raise SourceError("a sample of this width cannot be made", expected=f"{SMALLEST} to {LARGEST}", got=str(width))
-    files.write(path, _model(seed, width).SerializeToString(deterministic=True))
+    if role not in ROLE_INPUTS:
+        raise SourceError("there is no sample for this role", expected=", ".join(ROLE_INPUTS), got=role)
+    files.write(path, _model(seed, width, role).SerializeToString(deterministic=True))
 
 
-def _model(seed: int, width: int) -> Any:
+def _model(seed: int, width: int, role: str) -> Any:
     from onnx import checker, helper
 
-    net = _Network(seed)
-    features = [net.vision("img"), net.vision("big_img")]
-    features += [net.node("Flatten", [name], f"{name}.flat", axis=1) for name in ("features_buffer", "desire_pulse")]
-    features += ["traffic_convention", "action_t"]
+    given = ROLE_INPUTS[role]
+    net = _Network(seed if role == "supercombo" else f"{seed} {role}")
+    features, fan_in = [], 0
+    # The order of the supercombo's recipe, which its weights' names and so its bytes hang on.
+    for name in ("img", "big_img", "features_buffer", "desire_pulse", "traffic_convention", "action_t"):
+        if name not in given:
+            continue
+        shape = given[name][1]
+        if given[name][0] == "uint8":
+            features.append(net.vision(name))
+            fan_in += 512
+        else:
+            features.append(name if len(shape) == 2 else net.node("Flatten", [name], f"{name}.flat", axis=1))
+            fan_in += math.prod(shape)
     trunk = net.node("Concat", features, "features", axis=1)
-    trunk = net.linear(trunk, 2 * 512 + 24 * 512 + 25 * 8 + 4, width, "trunk", relu=True)
+    trunk = net.linear(trunk, fan_in, width, "trunk", relu=True)
     for block in ("block0", "block1"):
         inner = net.linear(trunk, width, width, f"{block}.a", relu=True)
         trunk = net.node("Add", [trunk, net.linear(inner, width, width, f"{block}.b")], f"{block}.sum")
 
-    heads = {name: net.linear(trunk, width, size, f"head.{name}") for name, size in HEADS.items()}
+    heads = {name: net.linear(trunk, width, size, f"head.{name}") for name, size in ROLE_HEADS[role].items()}
     flat = {name: net.node("Cast", [head], f"{name}.float", to=1) for name, head in heads.items()}
-    for name in DISTRIBUTIONS:
+    for name in (name for name in DISTRIBUTIONS if name in heads):
         flat[f"{name}_stds"] = net.node("Exp", [net.second_half(flat[name], HEADS[name])], f"{name}.stds")
     net.node("Concat", list(flat.values()), "outputs", axis=1)
 
-    total = max(part.stop for part in output_slices().values())
+    total = max(part.stop for part in output_slices(role).values())
+    checkpoint = f"sample/{RECIPE}" if role == "supercombo" else f"sample/{RECIPE}/{role}"
     kinds = {"uint8": 2, "float16": 10}
     graph = helper.make_graph(
         net.nodes,
-        "supercombo",
-        [helper.make_tensor_value_info(name, kinds[kind], shape) for name, (kind, shape) in INPUTS.items()],
+        role,
+        [helper.make_tensor_value_info(name, kinds[kind], shape) for name, (kind, shape) in given.items()],
         [helper.make_tensor_value_info("outputs", 1, [1, total])],
         net.weights,
     )
@@ -126,7 +163,7 @@ def _model(seed: int, width: int) -> Any:
     )
     helper.set_model_props(
         model,
-        {"output_slices": _encoded(output_slices()), "model_checkpoint": f"sample/{RECIPE}/{seed}/{width}"},
+        {"output_slices": _encoded(output_slices(role)), "model_checkpoint": f"{checkpoint}/{seed}/{width}"},
     )
     checker.check_model(model)
     return model
@@ -142,7 +179,7 @@ def _encoded(slices: dict[str, slice]) -> str:
 class _Network:
     """Collects nodes and float16 weights; every method returns the name of the tensor it made."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.seed = seed
         self.nodes: list[Any] = []
         self.weights: list[Any] = []

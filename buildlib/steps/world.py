@@ -156,6 +156,7 @@ def source_context(
         state=workspace.state / "sources",
         hash_file=workspace.hash_file,
         subject=subject.model.name,
+        role=role,
         pin=workspace.lock.pin(subject.model.name, role),
         events=events or Silent(),
         cancel=cancel,
