@@ -86,7 +86,9 @@ def file_settings(workspace: Workspace, settings: catalog.Target) -> catalog.Tar
 def _open_one(workspace: Workspace, settings: catalog.Target) -> Target:
     root = root_of(workspace, settings)
     if settings.kind == "huggingface":
-        raise errors.TargetError("targets of kind huggingface are not built in", where=f"targets.{settings.name}")
+        from buildlib.targets.hugging_face import HuggingFace
+
+        return HuggingFace(settings, workspace.state / "targets" / settings.name)
     if settings.sandbox and not root.exists():
         raise errors.TargetError("there is no sandbox yet", where=settings.repository, remedy="doit sandbox")
     if settings.kind == "git":

@@ -232,14 +232,11 @@ class Folder:
     def _check_conflict(self, request: Request) -> None:
         wanted = {artifact.file_name: artifact.sha256 for artifact in request.artifacts}
         for entry in () if request.supersede else self._entries(request.model):
-            ours = request.last_published.get(entry.file_name)
-            foreign = ours is not None and ours != entry.sha256
-            later = ours is None and entry.build_time is not None and entry.build_time > request.build_time
-            if entry.sha256 != wanted.get(entry.file_name, entry.sha256) and (foreign or later):
+            if publication.is_conflict(request, entry, wanted):
                 raise TargetError(
                     f'somebody else has published "{entry.file_name}" since',
                     where=f"{self._root}:{entry.line}",
-                    expected=f"sha256 {(ours or '?')[:12]}",
+                    expected=f"sha256 {request.last_published.get(entry.file_name, '?')[:12]}",
                     got=f"{entry.sha256[:12]}, built {entry.build_time or 'at an unknown time'}",
                     remedy=f"agree with them; to replace theirs: doit publish:{request.model.name} --supersede",
                 )
