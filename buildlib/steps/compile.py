@@ -35,10 +35,15 @@ def run(context: StepContext) -> Outcome:
     request = job_request(context, link, output)
     log = Log(context)
     try:
-        link.call("job_start", key=context.key, again=context.again, **request)
-        status = link.follow(context.key, on_log=log.take, on_tick=log.tick)
+        begun = link.call("job_start", key=context.key, again=context.again, **request)
+        log.begin(f"{context.key[:32]}-{begun['since']}")
+        if not begun["started"] and begun["state"] == "running":
+            context.events.step(context.model.name, context.stage, "takes up the compile that runs there already")
+        status = link.follow(context.key, on_log=log.take, on_tick=log.tick, offset=log.reached)
+        log.end()
     except errors.Cancelled:
         end_job(link, context.key)
+        log.end()
         raise
     finally:
         log.keep()
@@ -151,20 +156,44 @@ def diagnosed(context: StepContext, log: Log, reason: str, where: dict[str, str]
 
 
 class Log:
-    """A job's log as it comes: kept whole beside the artifact, its last line shown while it runs."""
+    """A job's log as it comes: kept whole beside the artifact, its last line shown while it runs.
+
+    What has come is kept under the job's key too, so that a build after a killed one reads on from the byte.
+    """
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self._text = bytearray()
         self._elapsed = 0.0
+        self._unfinished: Path | None = None
         last = context.workspace.receipts.latest(context.model.name).get(f"compile@{context.device.name}")
         receipt = context.workspace.receipts.get("compile", last) if last else None
         self._usual = int(receipt.seconds) if receipt else None
         self.path: Path = context.workspace.compile_log(context.model.name)
 
+    @property
+    def reached(self) -> int:
+        """Bytes that are here."""
+        return len(self._text)
+
+    def begin(self, job: str) -> None:
+        """job: names this very run of the job. What an earlier build heard of it is not asked for again."""
+        self._unfinished = self._context.workspace.state / "incoming" / f"{job}.log.part"
+        self._unfinished.parent.mkdir(parents=True, exist_ok=True)
+        if self._unfinished.is_file():
+            self._text += self._unfinished.read_bytes()
+
+    def end(self) -> None:
+        """The job has ended, and all of its log is here."""
+        if self._unfinished is not None:
+            self._unfinished.unlink(missing_ok=True)
+
     def take(self, offset: int, data: bytes) -> None:
         """Bytes of the log."""
         self._text += data
+        if self._unfinished is not None:
+            with self._unfinished.open("ab") as file:
+                file.write(data)
         self.tick(self._elapsed)
 
     def tick(self, elapsed: float) -> None:

@@ -68,6 +68,20 @@ class SshProject(Project):
         """Directories of the device's jobs."""
         return sorted((self.there(STATE) / "jobs").glob("*"))
 
+    def forget(self) -> None:
+        """Makes project and device as they were before the first build."""
+        end_jobs(self.comma.root)
+        for path in (self.root / ".build", self.root / "artifacts", self.there(STATE)):
+            shutil.rmtree(path, ignore_errors=True)
+        for name in ("data/root-home", "data/root-cache", "data/root-uv-cache", "data/root-tmp"):
+            shutil.rmtree(self.there(name), ignore_errors=True)
+        for path in self.there("data/media/0").rglob("*"):
+            if path.is_file():
+                path.unlink()
+        for path in [*self.control().glob("*-driving*"), self.control() / "calls"]:
+            path.unlink(missing_ok=True)
+        self.comma.set_param("IsOnroad", "0")
+
     def second_checkout(self, folder: Path) -> SshProject:
         """Another checkout of the same declaration, without any state."""
         root = folder / "another checkout"
@@ -76,7 +90,7 @@ class SshProject(Project):
             shutil.copy(self.root / name, root / name)
         return SshProject(
             root,
-            models=self.models,
+            models=dict(self.models),
             devices=self.devices,
             environment=self.environment,
             comma=self.comma,
@@ -107,6 +121,7 @@ def ssh_project(folder: Path, artifact: Path, onnx: Path, **options: Any) -> Ite
                 "known_hosts": device.known_hosts,
                 "profile": "cpu",
                 "install": True,
+                "goal": "install",
                 "compile_script": SCRIPT,
                 "paths": {"root": device.paths.root},
                 "timeouts": {"connect": IDLE, "idle": IDLE, "compile": 120, "validate": 120},

@@ -99,6 +99,20 @@ def mend(places: Places) -> set[str]:
     return living
 
 
+def require_unused(places: Places, path: str) -> None:
+    """Raises Refusal(busy) while a job reads the file at a device path: other bytes there would cost it its result."""
+    for job in every(places):
+        about = job.about()
+        if path in about.get("inputs", ()) and job.status() is None and job.running():
+            raise Refusal(
+                "busy",
+                "another job works on this device, with another file in this place",
+                where=path,
+                got=locks.describe(about),
+                remedy="wait for it, or end it with doit from its own checkout",
+            )
+
+
 def _just_made(job: Job) -> bool:
     """A directory without a runner yet may belong to a `job_start` that works right now."""
     try:

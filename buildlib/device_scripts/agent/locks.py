@@ -84,4 +84,4 @@ def describe(owner: dict[str, Any]) -> str:
     if not owner:
         return "someone unknown"
     since = time.strftime("%H:%M:%S", time.localtime(owner.get("since", 0)))
-    return f"{owner.get('owner')}, {owner.get('purpose')}, since {since} (device time)"
+    return f"{owner.get('owner')}, {owner.get('purpose') or owner.get('subject')}, since {since} (device time)"

@@ -12,6 +12,7 @@ import time
 
 from .guard import require_offroad
 from .hashes import BLOCK, hash_file
+from .jobs import require_unused
 from .main import Request
 from .places import hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .trailing import Trailing
@@ -65,7 +66,7 @@ class Part:
 def do_receive_begin(request: Request) -> dict[str, Any]:
     """What is there already: {have: bool, ranges: [{start, end, done}]}. Makes the folder, checks the space.
 
-    Raises Refusal(rail, device).
+    Raises Refusal: rail, device, busy (a running job reads that file).
     """
     part = Part(request)
     if os.path.isfile(part.path) and os.path.getsize(part.path) == part.size:
@@ -73,6 +74,7 @@ def do_receive_begin(request: Request) -> dict[str, Any]:
         if digest == part.sha256:
             return {"have": True, "ranges": []}
     require_offroad(request.places)
+    require_unused(request.places, part.device_path)
     make_dirs(part.folder)
     ranges = part.ranges()
     there = sum(entry["done"] - entry["start"] for entry in ranges)
@@ -174,6 +176,7 @@ def _finish(request: Request, part: Part, digest: str | None) -> None:
             remedy="the source may change while it is sent; else check the device's disk",
         )
     require_offroad(request.places)
+    require_unused(request.places, part.device_path)
     mode = int(request.args.get("mode", 0o644))
     os.chmod(part.part, mode)
     _own_like_folder(part.part, part.folder)

@@ -54,6 +54,7 @@ def do_job_run(request: Request) -> dict[str, Any]:
         "boot": boot_id(request.places),
         "owner": request.owner,
         "subject": request.args.get("subject"),
+        "inputs": [item["path"] for item in request.args.get("inputs", ())],
         "since": since,
     }
     unlink(job.cancel_file)

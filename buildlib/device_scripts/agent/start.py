@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def do_job_start(request: Request) -> dict[str, Any]:
-    """Starts the job `key`, or finds the one that runs or has ended. Returns {started: bool, state}.
+    """Starts the job `key`, or finds the one that runs or has ended. Returns {started: bool, state, since}.
 
     A finished good job is kept while its output still has its hash; a failed one is redone once its failure was
     reported; a lost or cancelled one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the
@@ -39,10 +39,10 @@ def do_job_start(request: Request) -> dict[str, Any]:
     recover(places)
     if job.exists():
         if job.running() and job.status() is None:
-            return {"started": False, "state": "running"}
+            return _found(job, "running")
         status = job.status()
         if status is not None and _keep(request, job, status):
-            return {"started": False, "state": status["state"]}
+            return _found(job, status["state"])
     require_offroad(places)
     purpose = f"{request.args.get('subject', 'job')} ({job.key[:12]})"
     places.state_dir("jobs")
@@ -51,18 +51,23 @@ def do_job_start(request: Request) -> dict[str, Any]:
     except Refusal:
         if job.running():
             # Somebody else has started this very job meanwhile.
-            return {"started": False, "state": "running"}
+            return _found(job, "running")
         raise
     try:
         # Whoever held the lock may have run this very job.
         status = job.status()
         if status is not None and status.get("state") == "ok" and _keep(request, job, status):
-            return {"started": False, "state": status["state"]}
+            return _found(job, status["state"])
         recover(places)
         require_offroad(places)
         return _spawn(request, job, lock)
     finally:
         os.close(lock)
+
+
+def _found(job: Job, state: str) -> dict[str, Any]:
+    """since: when this run of the job began, by the device's clock; no two runs have the same."""
+    return {"started": False, "state": state, "since": job.about().get("since")}
 
 
 def _keep(request: Request, job: Job, status: dict[str, Any]) -> bool:
@@ -99,7 +104,7 @@ def _spawn(request: Request, job: Job, lock: int) -> dict[str, Any]:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if job.about() or job.status():
-            return {"started": True, "state": "running"}
+            return {**_found(job, "running"), "started": True}
         if runner.poll() is not None:
             break
         time.sleep(0.01)
