@@ -42,8 +42,8 @@ def nothing_to_do(root: Path, chosen_device: str | None, cancel: Event) -> str |
     try:
         if note is None or note["stamp"] != stamp(root, chosen_device, note["variables"]):
             return None
-        top = f"{root}{os.sep}"
-        if any(signature(os.path.join(top, path)) != seen for path, seen in note["files"].items()):
+        join = os.path.join  # noqa: PTH118 - a Path costs more than the look at the file
+        if any(signature(join(root, path)) != seen for path, seen in note["files"].items()):
             return None
         for probe in note["probes"]:
             answer = ask(root, probe, cancel)

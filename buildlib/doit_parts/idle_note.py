@@ -45,7 +45,7 @@ def leave(session: Session, line: str) -> None:
 
 
 def take(session: Session, line: str) -> dict[str, Any] | None:
-    """The note of now, or None where something is not fresh, too new for its timestamps, or cannot be told from files."""
+    """The note of now, or None where something is not fresh, is too new for its times, or is not told by files."""
     workspace, root = session.workspace, session.workspace.root
     began = time.time_ns()
     variables = sorted({name.decode() for name in VARIABLE.findall((root / CATALOG_NAME).read_bytes())})
