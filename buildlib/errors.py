@@ -24,6 +24,7 @@ class BuildError(Exception):
     remedy: the next thing to type or look at.
     guide: section of the compile guide that knows this failure.
     log: path of a log that holds more.
+    signs: causes that its log shows, the leading one first.
     """
 
     exit_status = EXIT_FAILED
@@ -38,6 +39,7 @@ class BuildError(Exception):
         remedy: str | None = None,
         guide: str | None = None,
         log: str | None = None,
+        signs: tuple[str, ...] = (),
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -47,6 +49,7 @@ class BuildError(Exception):
         self.remedy = remedy
         self.guide = guide
         self.log = log
+        self.signs = signs
 
     def headline(self) -> str:
         """The failure in one line: `where: what: expected X, got Y`."""
@@ -62,6 +65,7 @@ class BuildError(Exception):
     def render(self) -> str:
         """The whole message for a terminal, remedy and log on their own lines."""
         lines = [self.headline()]
+        lines += [f"  sign  {sign}" for sign in self.signs]
         if self.guide:
             lines.append(f"  why   guide section {self.guide}")
         if self.remedy:

@@ -24,6 +24,11 @@ def recompiled_path(device: Device, artifact: str) -> str:
     return posixpath.join(device.paths.models, f"{stem(artifact)}.recompiled.pkl")
 
 
+def iqpilot_harness_path(device: Device) -> str:
+    """IQPilot's own harness (guide, section 9.1); a device that has it is validated by it."""
+    return posixpath.join(device.paths.openpilot, "iqpilot/selfdrive/iqmodeld/tools/force_onroad_iqmodeld_test.py")
+
+
 def active_path(device: Device, artifact: str) -> str:
     """`/data/media/0/models/driving_supercombo_nopp.pkl` (guide, section 8)."""
     return posixpath.join(device.paths.models, artifact)

@@ -199,7 +199,7 @@ def _validate_parts(subject: Subject, upstream: Upstream, world: World) -> dict[
         "artifacts": artifact_digests(upstream),
         "arguments": upstream["compile"].parts["arguments"],
         "runtime": _identity(subject, world),
-        "harness": world.harness(),
+        "harness": world.harness(subject),
         "frames": round(subject.device.validate_seconds * FRAME_RATE),
         "unit": _unit(subject, world),
     }

@@ -39,6 +39,10 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     numbers: dict[str, Any] = {}
     proof: dict[str, Any] = {}
+    said: str = ""
+    """The run in a few words, where it was no run of our own harness."""
+    unseen: tuple[str, ...] = ()
+    """What this run could not show; a person must look."""
 
     @property
     def good(self) -> bool:
@@ -52,6 +56,8 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
         """`200 frames, p99 21 ms, steady`; late frames where there are any."""
         if not self.good:
             return self.findings[0].what
+        if self.said:
+            return self.said
         numbers = self.numbers
         late = f", {numbers['late']} late" if numbers["late"] else ""
         measured = [part for part in numbers["memory"].values() if part is not None]
@@ -109,16 +115,16 @@ def judge_run(status: Mapping[str, Any], asked: Asked) -> Validation:
 
     seen = tuple(_translated(one) for one in report.findings if one.code != "stopped") if report else ()
     if state == "timeout":
-        return give("refused", _timeout(status, report), *seen)
+        return give("refused", timed_out(status, report), *seen)
     if state not in ("ok", "failed"):
-        return give("unknown", _ended_outside(state, status), *seen)
+        return give("unknown", ended_outside(state, status), *seen)
     if report is None:
-        return _without_report(status, problem)
+        return without_report(status, problem)
     if seen:
         # A harness that failed by itself has shown nothing about the artifact.
         return give("unknown" if seen[0].code == "broken" else "refused", *seen)
     if any(one.code == "stopped" for one in report.findings):
-        return give("unknown", _ended_outside("stopped", {"reason": report.findings[0].what}))
+        return give("unknown", ended_outside("stopped", {"reason": report.findings[0].what}))
     doubts = tuple(_doubts(status, report, asked))
     return give("refused", *doubts) if doubts else give("good")
 
@@ -171,7 +177,8 @@ _ADVICE: Final[Mapping[str, tuple[str | None, str]]] = {
 }
 
 
-def _timeout(status: Mapping[str, Any], report: _Report | None) -> Finding:
+def timed_out(status: Mapping[str, Any], report: _Report | None = None) -> Finding:
+    """A run that its job's clock ended."""
     done = f" after {report.numbers.frames} frames" if report else ""
     return refuse(
         "timeout",
@@ -183,7 +190,8 @@ def _timeout(status: Mapping[str, Any], report: _Report | None) -> Finding:
     )
 
 
-def _ended_outside(state: str, status: Mapping[str, Any]) -> Finding:
+def ended_outside(state: str, status: Mapping[str, Any]) -> Finding:
+    """A run that ended for no fault of its own, so that it shows nothing."""
     what, remedy = _OUTSIDE.get(state, ("the run has not ended", "run doit again"))
     return refuse(
         state, what, expected="a run to its end", found=str(status.get("reason") or state), guide=None, remedy=remedy
@@ -202,7 +210,7 @@ _OUTSIDE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _without_report(status: Mapping[str, Any], problem: str) -> Validation:
+def without_report(status: Mapping[str, Any], problem: str) -> Validation:
     """The watchdog itself never came to report."""
     exit_status = status.get("exit")
     if isinstance(exit_status, int) and exit_status < 0:
@@ -265,3 +273,10 @@ def _doubts(status: Mapping[str, Any], report: _Report, asked: Asked) -> Iterato
             found=f"{status.get('reason') or status.get('exit')}, {report.verdict}",
             remedy="see the log, then validate again",
         )
+
+
+def with_signals(run: Validation, signals: tuple[Finding, ...]) -> Validation:
+    """A run's verdict with what the device itself showed meanwhile: a crash beside a good run makes it refused."""
+    if not signals or run.verdict == "unknown":
+        return run
+    return msgspec.structs.replace(run, verdict="refused", findings=(*run.findings, *signals))

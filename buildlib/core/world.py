@@ -71,8 +71,8 @@ class World(Protocol):
         """Digest of the script that would compile the model, or the remote path of the device's own."""
         ...
 
-    def harness(self) -> str:
-        """Digest of the harness that validates an artifact on a device."""
+    def harness(self, subject: Subject) -> str | dict[str, str]:
+        """Digest of the harness that validates an artifact; of a device's own, its and that of what watches it."""
         ...
 
     def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:

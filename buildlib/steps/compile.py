@@ -131,7 +131,7 @@ def failure(context: StepContext, status: dict[str, Any], log: Log) -> errors.Bu
     """What a job's bad end means."""
     reason, state = str(status.get("reason", "")), status["state"]
     name = f"{context.model.name} on {context.device.name}"
-    where = {"log": str(log.path), "where": name}
+    where: dict[str, Any] = {"log": str(log.path), "where": name}
     if state == "onroad":
         return errors.RailRefused(
             f"the compile was ended: {reason}", remedy="park the car, then run doit again", **where
@@ -146,13 +146,16 @@ def failure(context: StepContext, status: dict[str, Any], log: Log) -> errors.Bu
     return diagnosed(context, log, reason, where)
 
 
-def diagnosed(context: StepContext, log: Log, reason: str, where: dict[str, str]) -> errors.CompileFailed:
+def diagnosed(context: StepContext, log: Log, reason: str, where: dict[str, Any]) -> errors.CompileFailed:
     """The compile's own last error, with the cause and remedy of the sign that leads its log."""
     signs = diagnose("\n".join(log.lines())).failures
     said = log.last_error() or reason
     if not signs:
         return errors.CompileFailed(said, remedy=f"read the log, then doit {context.model.name}", **where)
-    return errors.CompileFailed(f"{said}: {signs[0].cause}", remedy=signs[0].remedy, guide=signs[0].guide, **where)
+    others = tuple(f"{sign.cause}: {sign.remedy}" for sign in signs[1:4])
+    return errors.CompileFailed(
+        f"{said}: {signs[0].cause}", remedy=signs[0].remedy, guide=signs[0].guide, signs=others, **where
+    )
 
 
 class Log:

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from buildlib import errors
@@ -64,6 +65,7 @@ def perform(services: Services, subject: Subject, stage: str, *, again: bool = F
             _require_unmoved(services, subject, context)
     except errors.BuildError as error:
         if not isinstance(error, errors.Cancelled):
+            explain(error)
             _keep_attempt(context, error)
         raise
     _record(context, outcome, time.monotonic() - started)
@@ -164,6 +166,26 @@ def _record(context: StepContext, outcome: Outcome, seconds: float) -> None:
 def _note(services: Services, subject: Subject, verdict: Judgement) -> None:
     if verdict.key is not None:
         services.workspace.receipts.note_latest(subject.model.name, verdict.stage, subject.device.name, verdict.key)
+
+
+def explain(error: errors.BuildError) -> None:
+    """Adds the diagnosis that nobody asked for: what the error's own words and its log show, and a first remedy."""
+    from buildlib.core.diagnosis import diagnose
+
+    if error.signs or (error.remedy and not error.log):
+        return
+    text = error.headline()
+    if error.log:
+        with contextlib.suppress(OSError):
+            text = f"{Path(error.log).read_text(encoding='utf-8', errors='replace')}\n{text}"
+    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what]
+    error.signs = tuple(f"{sign.cause}: {sign.remedy}" for sign in failures[:SIGNS_SHOWN])
+    if failures and not error.remedy:
+        error.remedy, error.guide = failures[0].remedy, error.guide or failures[0].guide
+
+
+SIGNS_SHOWN = 3
+"""Of a failed step's signs so many are told; `doit diagnose` tells all."""
 
 
 def _keep_attempt(context: StepContext, error: errors.BuildError) -> None:

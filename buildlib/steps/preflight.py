@@ -15,7 +15,7 @@ from buildlib.core.catalog import Catalog, Device, Model
 from buildlib.core.doctor import flag_differences
 from buildlib.core.flags import effective_profile
 from buildlib.core.freshness import age_in_words
-from buildlib.core.remote import active_path, recompiled_path, source_path
+from buildlib.core.remote import active_path, iqpilot_harness_path, recompiled_path, source_path
 from buildlib.steps import toolchain
 from buildlib.steps.context import Services, StepContext
 from buildlib.steps.world import Observation, builtin_script, read_observation, write_observation
@@ -65,7 +65,13 @@ def request(services: Services, catalog: Catalog, device: Device) -> dict[str, A
     """What a probe asks."""
     return {
         "toolchain": toolchain.spec(services.workspace, device, builtin_script()[1]),
-        "files": sorted({*files_of_ours(device, catalog.models.values()), sconscript_path(device)}),
+        "files": sorted(
+            {
+                *files_of_ours(device, catalog.models.values()),
+                sconscript_path(device),
+                iqpilot_harness_path(device),
+            }
+        ),
         "params": list(SERIAL),
     }
 

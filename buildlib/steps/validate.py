@@ -2,53 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from buildlib import errors
-from buildlib.core.remote import active_path
-from buildlib.core.validation import Asked, Validation, judge_run
+from buildlib.core.remote import active_path, iqpilot_harness_path
+from buildlib.core.selection import ACTIVE, KNOWN, selection_for
+from buildlib.core.signals import Signals, judge_signals, read_signals
+from buildlib.core.validation import Asked, Validation, judge_run, with_signals
+from buildlib.core.validation_iqpilot import judge_iqpilot
+from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.compile import end_job
 from buildlib.steps.context import Outcome, StepContext
-from buildlib.steps.world import builtin_script, harness_script, observe_files
+from buildlib.steps.world import builtin_script, harness_script, iqpilot_script, observe_files
 from buildlib.store import files
+
+SPEED = "15.0"
+"""Metres a second that the guide's harness is told (section 9.1)."""
+FRAME_RATE = 20
 
 
 def run(context: StepContext) -> Outcome:
-    """Runs the harness over each artifact as a job on the device. A refused artifact does not stay installed."""
+    """Drives the artifacts with IQPilot's harness where the device has it, else with ours. A refused one goes again."""
     verdicts: dict[str, Any] = {}
     notes = []
-    for role, sha256 in context.parts["artifacts"].items():
-        name = context.model.artifacts[role]
-        verdict = judge(context, name, sha256)
+    for roles, verdict in judged(context):
         if not verdict.good:
-            put_back(context, name, sha256, verdict)
-            raise refused(context, name, verdict)
-        verdicts[role] = msgspec.to_builtins(verdict)
+            for role in roles:
+                put_back(context, context.model.artifacts[role], context.parts["artifacts"][role], verdict)
+            raise refused(context, ", ".join(context.model.artifacts[role] for role in roles), verdict)
+        verdicts |= {role: msgspec.to_builtins(verdict) for role in roles}
         notes.append(verdict.summary())
     return Outcome(result={"verdicts": verdicts}, summary="; ".join(notes))
 
 
-def judge(context: StepContext, name: str, sha256: str) -> Validation:
-    """One run of the harness, judged."""
+def judged(context: StepContext) -> Iterator[tuple[list[str], Validation]]:
+    """Each run of a harness: the roles of the artifacts in it, and its verdict."""
+    artifacts = context.parts["artifacts"]
+    if isinstance(context.parts["harness"], dict):
+        yield list(artifacts), drive_with_iqpilots(context)
+        return
+    for role, sha256 in artifacts.items():
+        yield [role], drive_with_ours(context, context.model.artifacts[role], sha256)
+
+
+def drive_with_ours(context: StepContext, name: str, sha256: str) -> Validation:
+    """One run of our own harness over one artifact."""
     link = context.link()
-    local, digest = harness_script()
-    script = f"{context.device.paths.state}/scripts/{local.stem}-{digest[:16]}.py"
-    link.push(local, script, sha256=digest)
+    script, digest = ship(context, link, harness_script())
     active = active_path(context.device, name)
     key = f"{context.key[:48]}-{sha256[:15]}"
-    report = f"{context.device.paths.state}/jobs/{key}/report.json"
+    report = report_path(context, key)
     arguments = context.parts["arguments"]
     cameras = [f"{width}x{height}" for width, height in arguments["camera_resolutions"]]
     # What a processor can do says nothing of the car's: only the backend that drives has to keep up.
     realtime = not toolchain.is_local(context.device) and arguments["expected_device"] != "CPU"
-    identity = dict(context.parts["runtime"])
     compiled = context.upstream["compile"].parts
     job = {
-        "subject": f"validate {context.model.name}",
         "argv": [
             link.python,
             link.real(script),
@@ -65,15 +79,82 @@ def judge(context: StepContext, name: str, sha256: str) -> Validation:
             "--cameras",
             *cameras,
         ],
-        "env": toolchain.compile_environment(context.workspace, link.device, compiled["flags"], identity),
+        "env": environment(context, link, compiled["flags"]),
         "inputs": [{"path": active, "sha256": sha256}, {"path": script, "sha256": digest}],
+        "again": context.again,
+    }
+    status, _, before, after = drive(context, link, key, report, job)
+    asked = Asked(
+        sha256=sha256,
+        frames=context.parts["frames"],
+        cameras=tuple((width, height) for width, height in arguments["camera_resolutions"]),
+        realtime=realtime,
+    )
+    return with_signals(judge_run(status, asked), judge_signals(before, after))
+
+
+def drive_with_iqpilots(context: StepContext) -> Validation:
+    """One run of IQPilot's own harness with all artifacts of the model, selected for it and watched from outside."""
+    link = context.link()
+    device, paths = context.device, context.device.paths
+    script, digest = ship(context, link, iqpilot_script())
+    harness = iqpilot_harness_path(device)
+    named = {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
+    active = {active_path(device, name): sha256 for name, sha256 in named.items()}
+    key = context.key[:64]
+    report = report_path(context, key)
+    known = link.call("params_read", keys=[ACTIVE, KNOWN])["values"]
+    job = {
+        "argv": [
+            link.python,
+            link.real(script),
+            link.real(harness),
+            "--speed",
+            SPEED,
+            *(word for path, sha256 in active.items() for word in ("--artifact", link.real(path), sha256)),
+            "--models",
+            link.real(paths.models),
+            "--params",
+            link.real(paths.params),
+            "--shared",
+            link.real("/dev/shm"),  # noqa: S108
+            "--directory",
+            link.real(paths.openpilot),
+            "--seconds",
+            str(context.parts["frames"] / FRAME_RATE),
+            "--report",
+            link.real(report),
+        ],
+        "env": environment(context, link, {}),
+        "inputs": [
+            *({"path": path, "sha256": sha256} for path, sha256 in active.items()),
+            {"path": script, "sha256": digest},
+            {"path": harness, "sha256": context.parts["harness"]["iqpilot"]},
+        ],
+        "params": {ACTIVE: selection_for(context.model, named, (known[ACTIVE], known[KNOWN]))},
+        "fakes_onroad": True,
+        # The job ends well whatever the model did: an ended one tells of its own moment only.
+        "again": True,
+    }
+    status, log, before, after = drive(context, link, key, report, job)
+    return judge_iqpilot(status, named, log, before, after, local=toolchain.is_local(device))
+
+
+def drive(
+    context: StepContext, link: DeviceLink, key: str, report: str, job: dict[str, Any]
+) -> tuple[dict[str, Any], str, Signals, Signals]:
+    """Runs a harness as a job on the device, its log kept here: final status, log, signals before and after."""
+    log = bytearray()
+    job = {
+        "subject": f"validate {context.model.name}",
         "toolchain": toolchain.spec(context.workspace, link.device, builtin_script()[1]),
         "report": report,
         "timeout": context.device.timeouts.validate,
         "power": not toolchain.is_local(context.device),
         "harness": True,
+        **job,
     }
-    log = bytearray()
+    before = signals(context, link)
     try:
         link.call("job_start", key=key, **job)
         status = link.follow(
@@ -87,13 +168,32 @@ def judge(context: StepContext, name: str, sha256: str) -> Validation:
     finally:
         if log:
             files.write(log_path(context), bytes(log))
-    asked = Asked(
-        sha256=sha256,
-        frames=context.parts["frames"],
-        cameras=tuple((width, height) for width, height in arguments["camera_resolutions"]),
-        realtime=realtime,
-    )
-    return judge_run(status, asked)
+    return status, log.decode("utf-8", "replace"), before, signals(context, link, since=before.clock)
+
+
+def signals(context: StepContext, link: DeviceLink, since: float | None = None) -> Signals:
+    """What guide section 10 looks at, now."""
+    active = [active_path(context.device, name) for name in context.model.artifacts.values()]
+    return read_signals(link.call("signals", artifacts=active, since=since))
+
+
+def ship(context: StepContext, link: DeviceLink, script: tuple[Path, str]) -> tuple[str, str]:
+    """Sends a script under a name with its sha256: (device path, sha256)."""
+    local, digest = script
+    remote = f"{context.device.paths.state}/scripts/{local.stem}-{digest[:16]}.py"
+    link.push(local, remote, sha256=digest)
+    return remote, digest
+
+
+def environment(context: StepContext, link: DeviceLink, flags: dict[str, str]) -> dict[str, str]:
+    """The guide's environment; the runtime's own harness sets its flags itself."""
+    identity = dict(context.parts["runtime"])
+    return toolchain.compile_environment(context.workspace, link.device, flags, identity)
+
+
+def report_path(context: StepContext, key: str) -> str:
+    """Where a job's harness writes its report."""
+    return f"{context.device.paths.state}/jobs/{key}/report.json"
 
 
 def log_path(context: StepContext) -> Path:
@@ -105,17 +205,29 @@ def put_back(context: StepContext, name: str, sha256: str, verdict: Validation) 
     """The rail: an artifact that fails validation does not stay installed. A run that says nothing changes nothing."""
     if verdict.verdict != "refused" or context.services.options.keep_refused:
         return
-    done = context.link().call("rollback", name=name, expect=sha256, remove=True)
+    try:
+        done = context.link().call("rollback", name=name, expect=sha256, remove=True)
+    except errors.InputChanged:
+        context.events.warning(context.model.name, f"{name} was refused; somebody else's file is active there already")
+        return
+    except (errors.RailRefused, errors.DeviceError) as error:
+        # The verdict must not be hidden by what came after it.
+        text = (
+            f"{name} was refused and is STILL INSTALLED: {error.headline()}; then: doit rollback {context.model.name}"
+        )
+        context.events.warning(context.model.name, text)
+        return
     observe_files(context.workspace, context.device.name, {done["active"]: done["sha256"] or ""})
     put = f"{done['sha256'][:12]} is active again" if done["sha256"] else "it was removed; there was none before"
     context.events.warning(context.model.name, f"{name} was refused: {put}")
 
 
 def refused(context: StepContext, name: str, verdict: Validation) -> errors.BuildError:
-    """The error of a run that was not good."""
-    first = verdict.findings[0]
-    more = f" (and {len(verdict.findings) - 1} more)" if len(verdict.findings) > 1 else ""
+    """The error of a run that was not good: the leading finding, and the causes that the others tell."""
+    first, others = verdict.findings[0], verdict.findings[1:]
+    more = f" (and {len(others)} more)" if others else ""
     kind = errors.VerdictRefused if verdict.verdict == "refused" else errors.DeviceError
+    log = log_path(context)
     return kind(
         f"{first.what}{more}",
         where=f"{name} on {context.device.name}",
@@ -123,5 +235,6 @@ def refused(context: StepContext, name: str, verdict: Validation) -> errors.Buil
         got=first.found,
         guide=first.guide,
         remedy=first.remedy,
-        log=str(log_path(context)),
+        log=str(log) if log.exists() else None,
+        signs=tuple(f"{other.what}: {other.found}" for other in others[:3]),
     )

@@ -17,6 +17,7 @@ import msgspec
 from buildlib import errors, sources
 from buildlib.core.catalog import Device, Source
 from buildlib.core.receipt import Attempt, Receipt
+from buildlib.core.remote import iqpilot_harness_path
 from buildlib.core.world import DeviceSeen, SourceSeen, Subject
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import SourceContext
@@ -108,9 +109,10 @@ class FileWorld:
         """What names the compile script in the key: its digest when it is ours."""
         return compile_script_id(subject.device)
 
-    def harness(self) -> str:
-        """Our own harness by its digest."""
-        return harness_script()[1]
+    def harness(self, subject: Subject) -> str | dict[str, str]:
+        """IQPilot's where the device has it, with our script that watches it; else our own harness."""
+        theirs = self.device(subject.device.name).files.get(iqpilot_harness_path(subject.device))
+        return {"iqpilot": theirs, "watcher": iqpilot_script()[1]} if theirs else harness_script()[1]
 
     def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:
         """Reads the target's manifests and files; no network."""
@@ -225,3 +227,8 @@ def builtin_script() -> tuple[Path, str]:
 def harness_script() -> tuple[Path, str]:
     """Our harness and its sha256."""
     return device_script("validate_supercombo.py")
+
+
+def iqpilot_script() -> tuple[Path, str]:
+    """Our script that runs and watches IQPilot's own harness, and its sha256."""
+    return device_script("validate_iqpilot.py")

@@ -63,6 +63,8 @@ class Project:
     code: Path = CHECKOUT
     environment: dict[str, str] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of every device, over the usual ones."""
 
     # The declaration
 
@@ -83,6 +85,7 @@ class Project:
                 "install": True,
                 "goal": "install",
                 "paths": {"root": str(path), "python": str(path / "python")},
+                **self.settings,
             }
             for name, path in self.devices.items()
         }

@@ -37,6 +37,7 @@ OPS = {
     "params_read": "params",
     "params_write": "params",
     "recover": "recovery",
+    "signals": "signals",
     "gc": "sweep",
 }
 """Which module does which op, as the function `do_OP`; imported only when asked for."""

@@ -67,6 +67,19 @@ def start_time(pid: int) -> str | None:
     return started.strip() if state and not state.startswith("Z") else None
 
 
+def started_at(pid: int) -> float | None:
+    """Seconds since 1970 on this machine's clock; None for one that is gone, and where nobody tells."""
+    ticks = start_time(pid) if _LINUX else None
+    if ticks is None:
+        return None
+    try:
+        with open("/proc/uptime", "rb") as file:
+            up = float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return time.time() - up + int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
 def alive(pid: object, started: object) -> bool:
     """True when that very process still runs."""
     return isinstance(pid, int) and pid > 0 and started is not None and start_time(pid) == started

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ASK_CHILD = 0.05
 ASK_CAR = 0.4
 ASK_PROCESSES = 1.0
+PATIENCE = 0.7
+"""Seconds between asking a job to end and killing it."""
+PATIENCE_WITH_A_FAKE = 3.0
+"""A harness that fakes onroad must get to unfake it, unless the car is really on."""
 MAX_LOG = 256 << 20
 MAX_REPORT = 4 << 20
 
@@ -102,7 +106,8 @@ def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
             raise
         finally:
             family = descendants(child.pid)
-            end_group(child.pid, 0.7)
+            faked = bool(request.args.get("fakes_onroad")) and not onroad
+            end_group(child.pid, PATIENCE_WITH_A_FAKE if faked else PATIENCE)
             child.wait()
             end_all(family)
             end_strays(job.log)

@@ -94,7 +94,7 @@ class DictWorld:
     def script(self, subject: Subject) -> str:
         return self.script_id
 
-    def harness(self) -> str:
+    def harness(self, subject: Subject) -> str:
         return "harness"
 
     def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:

@@ -1,0 +1,138 @@
+"""Validation by IQPilot's own harness: never a pass for other bytes than those under test, and nothing left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.devices.iqpilot import add_iqpilot, wish
+from tests.support.projects import Project, Run
+
+ONE, TWO = "driving_supercombo_one.pkl", "driving_supercombo_two.pkl"
+OTHER = {"internalName": "OTHER", "models": [{"type": "supercombo", "artifact": {"fileName": TWO}}]}
+
+
+@pytest.fixture
+def desk(built: Project) -> Project:
+    """A device with IQPilot's harness, both models installed, another bundle active."""
+    add_iqpilot(built.device())
+    set_active(built, OTHER)
+    built.settings = {"validate_seconds": 1.5}
+    built.declare()
+    return built
+
+
+def set_active(project: Project, bundle: dict[str, Any]) -> None:
+    (parameters(project) / "ModelManager_ActiveBundle").write_text(json.dumps(bundle))
+
+
+def parameters(project: Project) -> Path:
+    return project.device() / "data/params/d"
+
+
+def active(project: Project, name: str = ONE) -> Path:
+    return project.device() / "data/media/0/models" / name
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def verdict(project: Project, model: str = "one") -> dict[str, Any]:
+    """The verdict in the receipt of the last good validation."""
+    receipts = [json.loads(path.read_text()) for path in project.receipts() if path.parent.name == "validate"]
+    (found,) = [receipt for receipt in receipts if receipt["model"] == model]
+    return dict(found["result"]["verdicts"]["supercombo"])
+
+
+def assert_put_back(project: Project) -> None:
+    """Offroad, the earlier selection, no open journal, no model process's doing left."""
+    assert json.loads((parameters(project) / "ModelManager_ActiveBundle").read_text()) == OTHER
+    assert (parameters(project) / "IsOnroad").read_text() == "0"
+    assert list((project.device() / "data/supercombo-build/journal").glob("*.json")) == []
+
+
+def refused(project: Project, *words: str) -> Run:
+    run = project.doit("validate:one")
+    assert run.status == 1, run.text
+    for word in words:
+        assert word in run.text, f"{word!r} is not in\n{run.text}"
+    receipts = [path for path in project.receipts() if path.parent.name == "validate"]
+    assert receipts == [], "a refusal leaves no receipt"
+    return run
+
+
+def test_the_model_is_selected_for_the_run_and_its_bytes_are_proven(desk: Project) -> None:
+    sha256 = digest(active(desk))
+    desk.doit("validate:one").ok()
+    told = verdict(desk)
+    (model,) = told["proof"]["models"]
+    assert list(model["holds"]) == [str(active(desk))]
+    assert not model["older"]
+    (artifact,) = told["proof"]["artifacts"]
+    assert artifact["before"] == artifact["after"]
+    assert artifact["before"]["sha256"] == sha256
+    ((_, names, digests),) = told["proof"]["selection"]
+    assert (names, digests) == ([ONE], [sha256])
+    assert told["numbers"]["services"]["modelV2"] > 3
+    assert "iqPlan" in " ".join(told["unseen"]), "a service that the harness does not start is told as unseen"
+    assert_put_back(desk)
+    assert "up to date" in desk.doit("validate:one").ok().text
+    assert "fake onroad at 15.0 m/s" in (desk.root / "artifacts/one/validate.log").read_text()
+
+
+OTHERS: dict[str, Callable[[Project], dict[str, Any]]] = {
+    "the runtime takes another file": lambda desk: {"runs": TWO},
+    "a manager selects another one in mid-run": lambda desk: {"select_other_at": 0.7, "other": OTHER},
+    "a manager resets the selection in mid-run": lambda desk: {"reset_at": 0.7},
+    "the file is replaced in mid-run": lambda desk: {"replace_at": 0.7, "replace": ONE},
+    "the file is replaced in mid-run and comes back": lambda desk: {
+        "replace_at": 0.7,
+        "replace": ONE,
+        "and_back": True,
+    },
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_bytes_never_pass(desk: Project, case: str) -> None:
+    wish(desk.device(), **OTHERS[case](desk))
+    run = desk.doit("validate:one")
+    assert run.status == 1, run.text
+    if "replaced" not in case:
+        assert "another model ran" in run.text
+    assert [path for path in desk.receipts() if path.parent.name == "validate"] == []
+    assert_put_back(desk)
+
+
+def test_a_refused_validation_restores_the_former_file(desk: Project) -> None:
+    former = digest(active(desk))
+    desk.models["one"]["flags"] = {"NOLOCALS": 1}
+    desk.declare()
+    wish(desk.device(), raise_at=0.5, error="args mismatch in JIT")
+    refused(desk, "does not match the runtime", f"{former[:12]} is active again")
+    assert digest(active(desk)) == former
+    assert_put_back(desk)
+
+
+def test_keep_prevents_that(desk: Project) -> None:
+    former = digest(active(desk))
+    desk.models["one"]["flags"] = {"NOLOCALS": 1}
+    desk.declare()
+    wish(desk.device(), raise_at=0.5, error="args mismatch in JIT")
+    run = desk.doit("run", "--keep", "validate:one")
+    assert run.status == 1
+    assert digest(active(desk)) != former
+    assert_put_back(desk)
+
+
+def test_a_refused_run_is_done_again_and_can_pass(desk: Project) -> None:
+    wish(desk.device(), raise_at=0.5, error="args mismatch in JIT")
+    refused(desk)
+    wish(desk.device())
+    desk.doit("validate:one").ok()
