@@ -61,7 +61,7 @@ def expectations_of(
     """
     warp = flags.get("WARP_DEV", "").rpartition("+")[2].partition(":")[0]
     return Expectations(
-        contract=_CONTRACT_OF_ROLE.get(role, "compile3"),
+        contract=_CONTRACT_OF_ROLE.get(role, model.kind),
         expected_device=expected_device,
         warp_device=warp or None,
         frame_skip=model.frame_skip,

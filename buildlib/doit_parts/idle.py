@@ -42,7 +42,7 @@ def nothing_to_do(root: Path, chosen_device: str | None, cancel: Event) -> str |
     try:
         if note is None or note["stamp"] != stamp(root, chosen_device, note["variables"]):
             return None
-        join = os.path.join  # noqa: PTH118 - a Path costs more than the look at the file
+        join = os.path.join
         if any(signature(join(root, path)) != seen for path, seen in note["files"].items()):
             return None
         for probe in note["probes"]:

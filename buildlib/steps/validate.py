@@ -16,7 +16,7 @@ from buildlib.core.validation import Asked, Validation, judge_run, with_signals
 from buildlib.core.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
-from buildlib.steps.compile import end_job
+from buildlib.steps.compile_job import end_job
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.world import builtin_script, harness_script, iqpilot_script, observe_files
 from buildlib.store import files
@@ -28,6 +28,12 @@ FRAME_RATE = 20
 
 def run(context: StepContext) -> Outcome:
     """Drives the artifacts with IQPilot's harness where the device has it, else with ours. A refused one goes again."""
+    if context.model.kind != "supercombo" and not isinstance(context.parts["harness"], dict):
+        raise errors.VerdictRefused(
+            f"no harness of ours drives a {context.model.kind}",
+            where=context.model.name,
+            remedy="validate it with the fork's own runtime on a device that has IQPilot's harness",
+        )
     verdicts: dict[str, Any] = {}
     notes = []
     for roles, verdict in judged(context):

@@ -45,7 +45,8 @@ def expectations(context: StepContext, role: str) -> Expectations:
     made_from = context.upstream["source"].result["sources"]
     own = [made_from[role]] if role in made_from else list(made_from.values())
     inputs = tuple(name for entry in own for name in entry["inputs"])
-    return expected_of(context.subject, role, sum(entry["weight_bytes"] for entry in own), inputs)
+    weights = sum(entry["weight_bytes"] for entry in own)
+    return expected_of(context.subject, role, weights, inputs if len(own) == 1 else None)
 
 
 def expected_of(

@@ -16,6 +16,7 @@ import msgspec
 
 from buildlib import errors, sources
 from buildlib.core.catalog import Device, Source
+from buildlib.core.key import digest
 from buildlib.core.receipt import Attempt, Receipt
 from buildlib.core.remote import iqpilot_harness_path
 from buildlib.core.world import DeviceSeen, SourceSeen, Subject
@@ -107,7 +108,7 @@ class FileWorld:
 
     def script(self, subject: Subject) -> str:
         """What names the compile script in the key: its digest when it is ours."""
-        return compile_script_id(subject.device)
+        return compile_script_id(subject.device, subject.model.kind)
 
     def harness(self, subject: Subject) -> str | dict[str, str]:
         """IQPilot's where the device has it, with our script that watches it; else our own harness."""
@@ -205,11 +206,19 @@ def observe_files(workspace: Workspace, device: str, there: dict[str, str]) -> N
         write_observation(workspace, seen)
 
 
-def compile_script_id(device: Device) -> str:
-    """Our script's sha256, or the path of the device's own (whose bytes the probe puts into the toolchain)."""
+def compile_script_id(device: Device, kind: str = "supercombo") -> str:
+    """Our scripts' digest, or the path of the device's own (whose bytes the probe puts into the toolchain)."""
     if device.compile_script != "builtin":
         return device.compile_script
-    return builtin_script()[1]
+    scripts = compile_scripts(kind)
+    return scripts[0][1] if len(scripts) == 1 else digest([sha256 for _, sha256 in scripts])
+
+
+def compile_scripts(kind: str) -> tuple[tuple[Path, str], ...]:
+    """Our compile script for a kind of model, then the files that it loads from beside itself; each with its sha256."""
+    if kind == "supercombo":
+        return (builtin_script(),)
+    return (device_script("compile_split.py"), builtin_script())
 
 
 @functools.cache
