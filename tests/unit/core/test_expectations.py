@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from buildlib.core.catalog import Model, PathSource
 from buildlib.core.verdict import expectations_of
@@ -36,7 +37,13 @@ def test_the_warps_device_comes_from_the_flags(flag: str, device: str | None) ->
 
 @pytest.mark.parametrize(
     ("role", "contract"),
-    [("vision", "split_vision"), ("policy", "split_policy"), ("off_policy", "split_policy"), ("x", "compile3")],
+    [("vision", "split_vision"), ("policy", "split_policy"), ("off_policy", "split_policy")],
 )
 def test_the_contract_comes_from_the_role(role: str, contract: str) -> None:
     assert expectations_of(MODEL, expected_device="CPU", flags={}, role=role).contract == contract
+
+
+def test_an_artifact_that_combines_all_parts_has_the_contract_of_its_kind() -> None:
+    split = replace(MODEL, kind="vision_multi_policy")
+    found = expectations_of(split, expected_device="CPU", flags={}, role="combined")
+    assert found.contract == "vision_multi_policy"
