@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -151,6 +152,52 @@ def _two_models(project: Project, onnx: Path) -> Project:
         (project.root / f"{name}.onnx").write_bytes(variant(onnx.read_bytes(), number + 1))
         project.add(name, f"{name}.onnx")
     return project
+
+
+@pytest.fixture(scope="session")
+def split_scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scripts for split models as a device gets them: with what they share, in a directory of their own."""
+    folder = tmp_path_factory.mktemp("the scripts")
+    for name in ("compile_split.py", "compile_supercombo.py", "validate_split.py", "validate_supercombo.py"):
+        shutil.copy(COMPILE_SCRIPT.with_name(name), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def split_parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Small samples of every part of a split model, by role."""
+    folder = tmp_path_factory.mktemp("split")
+    roles = [role for role in sample.ROLE_INPUTS if role != "supercombo"]
+    for role in roles:
+        sample.write_sample(folder / f"{role}.onnx", SEED, 16, role)
+    return {role: folder / f"{role}.onnx" for role in roles}
+
+
+@pytest.fixture(scope="session")
+def run_split(split_scripts: Path, cpu_environment: dict[str, str]) -> Compile:
+    """run_split(*options, onnx={role: path}, output=path, **environment): the split compile script, in a process."""
+
+    def run(*options: str, onnx: dict[str, Path], output: Path, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(split_scripts / "compile_split.py"), f"--output={output}"]
+        command += ["--expected-device=CPU", *options, "--onnx", *(f"{role}={path}" for role, path in onnx.items())]
+        return subprocess.run(command, env=cpu_environment | more, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def split_artifact(kept: Path, split_parts: dict[str, Path], c_compiler: CCompiler, run_split: Compile) -> Path:
+    """All parts of a vision_multi_policy in one artifact for the CPU. Read it, never write to it."""
+    key = hashlib.sha256(c_compiler.identity.encode())
+    for source in (COMPILE_SCRIPT, COMPILE_SCRIPT.with_name("compile_split.py"), *split_parts.values()):
+        key.update(source.read_bytes())
+    path = kept / f"split-{key.hexdigest()[:16]}.pkl"
+    with alone(kept / "split.lock"):
+        if not path.is_file():
+            onnx = {role: split_parts[role] for role in ("off_policy", "vision", "on_policy")}
+            done = run_split(onnx=onnx, output=path)
+            assert done.returncode == 0, done.stderr
+    return path
 
 
 @contextmanager

@@ -67,9 +67,9 @@ STATUS = {
 
 ODOMETRY = ("pose", "wide_from_device_euler", "road_transform")
 MODEL_INPUTS = ("img", "big_img", "features_buffer", "desire_pulse", "traffic_convention", "action_t")
-# What the localizer refuses: deviations at or below 1e-5, speeds over 200 m/s, rates over 10 rad/s. Angles over pi
-# rad and a camera over 100 m from the road are no angles and no camera.
-LEAST_STD, MOST_SPEED, MOST_RATE, MOST_ANGLE, MOST_HEIGHT = 1e-5, 200.0, 10.0, math.pi, 100.0
+# What the localizer refuses: deviations at or below 1e-5, speeds over 200 m/s, rates over 10 rad/s. Angles over 10 rad
+# and a camera over 100 m from the road are no angles and no camera.
+LEAST_STD, MOST_SPEED, MOST_RATE, MOST_ANGLE, MOST_HEIGHT = 1e-5, 200.0, 10.0, 10.0, 100.0
 # Growth after warming up (`growth`) that no allocator's noise explains, in bytes.
 LEAK_OF_PROCESS, LEAK_OF_DEVICE = 6 << 20, 256 << 10
 MOST_LATE = 0.01
@@ -78,6 +78,8 @@ MOST_FINDINGS = 40
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
+Use = Callable[[Any, argparse.Namespace, Tell], None]
+"""Drives what was unpickled; findings go to Tell."""
 
 
 class Failure(Exception):
@@ -216,11 +218,11 @@ def growth(samples: list[tuple[int, int]], frames: int) -> Message | None:
     }
 
 
-def watch(options: argparse.Namespace, arguments: list[str]) -> Watch:
-    """Runs the child to its end, whichever it is."""
+def watch(options: argparse.Namespace, arguments: list[str], script: str) -> Watch:
+    """Runs the child, the same script, to its end, whichever it is."""
     seen = Watch(options)
     reader, writer = os.pipe()
-    command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--child", str(writer)]
+    command = [sys.executable, str(Path(script).resolve()), *arguments, "--child", str(writer)]
     child = subprocess.Popen(command, pass_fds=(writer,), stdin=subprocess.DEVNULL)
     os.close(writer)
     try:
@@ -705,7 +707,7 @@ def check_output(flat: Any, slices: dict[str, slice]) -> Iterator[Message]:
         got = f"{int(bad.sum())} NaN or infinite ones of {flat.size}, in {', '.join(names[:6])}"
         yield found("not_finite", "an output is not a number", "finite numbers", got)
         return
-    for name in ODOMETRY:
+    for name in (name for name in ODOMETRY if name in slices):
         values = flat[slices[name]]
         means, log_stds = values[: values.size // 2], values[values.size // 2 :]
         # A slice holds means, then log deviations, unless the model gives NAME_stds itself.
@@ -769,7 +771,7 @@ def drive(runtime: Runtime, options: argparse.Namespace, tell: Tell) -> None:
         last, features = out, out[runtime.slices["hidden_state"]]
 
 
-def run_child(options: argparse.Namespace, tell: Tell) -> None:
+def run_child(options: argparse.Namespace, tell: Tell, use: Use) -> None:
     tell({"doing": "loading the artifact", "phase": "load"})
     try:
         file = options.artifact.open("rb")
@@ -829,7 +831,7 @@ def report_failure(failure: Failure, tell: Tell) -> None:
     tell({"finding": failure.finding})
 
 
-def child_main(options: argparse.Namespace) -> int:
+def child_main(options: argparse.Namespace, use: Use) -> int:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     pipe = os.fdopen(options.child, "w", buffering=1)
@@ -838,7 +840,7 @@ def child_main(options: argparse.Namespace) -> int:
         pipe.write(json.dumps(message) + "\n")
 
     try:
-        run_child(options, tell)
+        run_child(options, tell, use)
     except Failure as failure:
         report_failure(failure, tell)
     except BrokenPipeError:
@@ -853,13 +855,13 @@ def child_main(options: argparse.Namespace) -> int:
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
-def main(arguments: list[str]) -> int:
-    options = parse(arguments)
+def main(arguments: list[str], options: argparse.Namespace, use: Use, script: str) -> int:
+    """The exit status. script: this very program, which is started anew as the child."""
     if options.child is not None:
-        return child_main(options)
+        return child_main(options, use)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    seen = watch(options, arguments)
+    seen = watch(options, arguments, script)
     report = seen.report()
     write_report(options.report, report)
     for finding in report["findings"]:
@@ -879,7 +881,9 @@ def stop(number: int, _frame: Any) -> NoReturn:
     raise Stopped(signal.Signals(number).name)
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
+def parse(arguments: list[str], about: str | None = __doc__, roles: tuple[str, ...] = ()) -> argparse.Namespace:
+    """The options. roles: that an artifact of one part may have."""
+
     def size(text: str) -> tuple[int, int]:
         width, _, height = text.lower().partition("x")
         if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
@@ -905,7 +909,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             raise argparse.ArgumentTypeError(f"expected 64 hex digits, got {text!r}")
         return text.lower()
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("artifact", type=Path)
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--seconds", type=positive, help="so many seconds of frames")
@@ -916,6 +920,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--sha256", type=digest, help="of the artifact that shall be tested")
     parser.add_argument("--cameras", type=size, nargs="+", help="that must be there; all in the artifact by default")
     parser.add_argument("--frame-skip", type=whole, help="the runtime's; the artifact's own by default")
+    if roles:
+        parser.add_argument("--role", choices=roles, help="of an artifact that holds one part only")
     parser.add_argument("--stall-limit", type=positive, default=10.0, help="seconds of silence while it runs")
     parser.add_argument("--load-limit", type=positive, default=120.0, help="seconds of silence until it runs")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
@@ -925,4 +931,4 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], parse(sys.argv[1:]), use, __file__))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,30 +21,6 @@ pytestmark = pytest.mark.compile
 SCRIPT = Path(sample.__file__).parent.parent / "device_scripts" / "compile_split.py"
 PARTS = ("vision", "policy", "on_policy", "off_policy")
 Split = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="session")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Small samples by role."""
-    folder = tmp_path_factory.mktemp("split")
-    for role in PARTS:
-        sample.write_sample(folder / f"{role}.onnx", 1, 16, role)
-    return {role: folder / f"{role}.onnx" for role in PARTS}
-
-
-@pytest.fixture(scope="session")
-def split(tmp_path_factory: pytest.TempPathFactory, cpu_environment: dict[str, str]) -> Split:
-    """The script as a device gets it: two files in a directory of their own."""
-    folder = tmp_path_factory.mktemp("the scripts")
-    for name in ("compile_split.py", "compile_supercombo.py"):
-        shutil.copy(SCRIPT.with_name(name), folder)
-
-    def run(*options: str, onnx: dict[str, Path], output: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(folder / "compile_split.py"), f"--output={output}", "--expected-device=CPU"]
-        command += [*options, "--onnx", *(f"{role}={path}" for role, path in onnx.items())]
-        return subprocess.run(command, env=cpu_environment | environment, capture_output=True, text=True, check=False)
-
-    return run
 
 
 # A runtime of its own: knows the contract, knows nothing of the compile script.
@@ -97,23 +72,23 @@ def test_the_script_and_the_build_ask_for_the_same_inputs(cpu_environment: dict[
 
 
 @pytest.mark.parametrize("kind", ["vision_policy", "vision_multi_policy"])
-def test_every_sample_part_is_one_that_the_build_takes(parts: dict[str, Path], kind: Any) -> None:
+def test_every_sample_part_is_one_that_the_build_takes(split_parts: dict[str, Path], kind: Any) -> None:
     from buildlib.artifact.onnx_reader import inspect_onnx
 
     for role in ROLES[kind]:
-        assert check_source(inspect_onnx(parts[role], where=role), kind, role) == []
-    assert len({path.read_bytes() for path in parts.values()}) == 4
+        assert check_source(inspect_onnx(split_parts[role], where=role), kind, role) == []
+    assert len({path.read_bytes() for path in split_parts.values()}) == 4
 
 
 @pytest.mark.parametrize("role", ["vision", "policy"])
 def test_one_role_gives_a_bare_jit_that_its_contract_accepts(
-    split: Split, parts: dict[str, Path], cpu_environment: dict[str, str], tmp_path: Path, role: str
+    run_split: Split, split_parts: dict[str, Path], cpu_environment: dict[str, str], tmp_path: Path, role: str
 ) -> None:
     from buildlib.artifact.examine import examine
     from buildlib.core.verdict import Expectations
 
     output, about = tmp_path / "a b.pkl", tmp_path / "metadata.pkl"
-    done = split(f"--metadata-output={about}", onnx={role: parts[role]}, output=output)
+    done = run_split(f"--metadata-output={about}", onnx={role: split_parts[role]}, output=output)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"Saved JITs to {output} ({output.stat().st_size / 1e6:.2f} MB)"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a b.pkl", "metadata.pkl"]
@@ -136,54 +111,47 @@ def test_one_role_gives_a_bare_jit_that_its_contract_accepts(
     assert first[f"{role} 0"][0] == list(shape)
 
 
-@pytest.fixture(scope="session")
-def combined(split: Split, parts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All roles of a vision_multi_policy in one artifact."""
-    output = tmp_path_factory.mktemp("combined") / "driving.pkl"
-    done = split(onnx={role: parts[role] for role in ("off_policy", "vision", "on_policy")}, output=output)
-    assert done.returncode == 0, done.stderr
-    return output
-
-
-def test_all_roles_give_one_artifact_with_its_metadata(combined: Path, cpu_environment: dict[str, str]) -> None:
+def test_all_roles_give_one_artifact_with_its_metadata(split_artifact: Path, cpu_environment: dict[str, str]) -> None:
     code = "import pickle,sys; r=pickle.load(open(sys.argv[1],'rb')); print(list(r)); print(list(r['metadata']))"
-    command = [sys.executable, "-c", code, str(combined)]
+    command = [sys.executable, "-c", code, str(split_artifact)]
     told = subprocess.run(command, env=cpu_environment, capture_output=True, text=True, check=True).stdout
     assert told.splitlines() == [
         "['metadata', 'vision', 'on_policy', 'off_policy']",
         "['vision', 'on_policy', 'off_policy']",
     ]
-    answers = answers_of(combined, "", cpu_environment)
+    answers = answers_of(split_artifact, "", cpu_environment)
     assert len({text for _, text in answers.values()}) == 6
 
 
-def test_its_contract_accepts_it_and_the_other_kinds_does_not(combined: Path) -> None:
+def test_its_contract_accepts_it_and_the_other_kinds_does_not(split_artifact: Path) -> None:
     from buildlib.artifact.examine import examine
     from buildlib.core.verdict import Expectations
 
-    _, verdict = examine(combined, Expectations(contract="vision_multi_policy", expected_device="CPU"))
+    _, verdict = examine(split_artifact, Expectations(contract="vision_multi_policy", expected_device="CPU"))
     assert [finding for finding in verdict.findings if finding.code != "tiny"] == []
     for contract, code in (("vision_policy", "root_key_missing"), ("supercombo", "root_key_missing")):
-        _, verdict = examine(combined, Expectations(contract=contract, expected_device="CPU"))
+        _, verdict = examine(split_artifact, Expectations(contract=contract, expected_device="CPU"))
         assert code in [finding.code for finding in verdict.refusals]
-    _, verdict = examine(combined, Expectations(contract="vision_multi_policy", expected_device="QCOM"))
+    _, verdict = examine(split_artifact, Expectations(contract="vision_multi_policy", expected_device="QCOM"))
     assert not verdict.good
 
 
 @pytest.mark.slow
 def test_cold_caches_and_another_hash_seed_give_the_same_bytes(
-    combined: Path, split: Split, parts: dict[str, Path], tmp_path: Path
+    split_artifact: Path, run_split: Split, split_parts: dict[str, Path], tmp_path: Path
 ) -> None:
     cold = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONHASHSEED": "5"}
-    done = split(onnx={role: parts[role] for role in ROLES["vision_multi_policy"]}, output=tmp_path / "two.pkl", **cold)
+    done = run_split(
+        onnx={role: split_parts[role] for role in ROLES["vision_multi_policy"]}, output=tmp_path / "two.pkl", **cold
+    )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "two.pkl").read_bytes() == combined.read_bytes()
+    assert (tmp_path / "two.pkl").read_bytes() == split_artifact.read_bytes()
 
 
 def test_a_part_under_another_parts_role_is_refused_with_every_input_named(
-    split: Split, parts: dict[str, Path], tmp_path: Path
+    run_split: Split, split_parts: dict[str, Path], tmp_path: Path
 ) -> None:
-    done = split(onnx={"policy": parts["vision"]}, output=tmp_path / "o.pkl")
+    done = run_split(onnx={"policy": split_parts["vision"]}, output=tmp_path / "o.pkl")
     assert done.returncode == 11
     for name in ("desire_pulse", "features_buffer", "traffic_convention"):
         assert f"error: policy: input {name} is missing" in done.stderr
@@ -231,17 +199,24 @@ def lose_metadata(model: Any) -> None:
     ],
 )
 def test_each_fault_is_said_and_leaves_nothing(
-    split: Split, parts: dict[str, Path], tmp_path: Path, change: Callable[[Any], None], status: int, says: str
+    run_split: Split,
+    split_parts: dict[str, Path],
+    tmp_path: Path,
+    change: Callable[[Any], None],
+    status: int,
+    says: str,
 ) -> None:
-    onnx = spoiled(parts["policy"], tmp_path / "m.onnx", change)
-    done = split(f"--metadata-output={tmp_path / 'm.pkl'}", onnx={"policy": onnx}, output=tmp_path / "o.pkl")
+    onnx = spoiled(split_parts["policy"], tmp_path / "m.onnx", change)
+    done = run_split(f"--metadata-output={tmp_path / 'm.pkl'}", onnx={"policy": onnx}, output=tmp_path / "o.pkl")
     assert done.returncode == status, done.stderr
     assert says in done.stderr.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
-def test_another_device_than_expected_is_refused(split: Split, parts: dict[str, Path], tmp_path: Path) -> None:
-    done = split("--expected-device=QCOM", onnx={"policy": parts["policy"]}, output=tmp_path / "o.pkl")
+def test_another_device_than_expected_is_refused(
+    run_split: Split, split_parts: dict[str, Path], tmp_path: Path
+) -> None:
+    done = run_split("--expected-device=QCOM", onnx={"policy": split_parts["policy"]}, output=tmp_path / "o.pkl")
     assert done.returncode == 25
     assert "policy was captured on CPU: expected QCOM" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -23,6 +23,10 @@ class Faulty:
         self.fault()
         return self.after(self.jit(**inputs))
 
+    @property
+    def captured(self) -> Any:
+        return self.jit.captured
+
     def fault(self) -> None:
         pass
 
@@ -106,6 +110,13 @@ class Wild(Faulty):
 
     def after(self, answer: Any) -> Any:
         return (answer[0] + 300,)
+
+
+class Poisons(Faulty):
+    """NaN in all of the output from a call on; for a jit that gives one tensor."""
+
+    def after(self, answer: Any) -> Any:
+        return answer * float("nan") if self.calls > 50 else answer
 
 
 class Raises(Faulty):
