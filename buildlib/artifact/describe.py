@@ -85,7 +85,7 @@ def describe_verdict(verdict: Verdict) -> list[str]:
     """Lines for a person: what, why, try for each finding; one line if all is well."""
     lines: list[str] = []
     for finding in verdict.findings:
-        lines += _describe_finding(finding)
+        lines += describe_finding(finding)
     if verdict.good:
         lines.append(f"good for {verdict.contract}")
     else:
@@ -94,7 +94,8 @@ def describe_verdict(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _describe_finding(finding: Finding) -> list[str]:
+def describe_finding(finding: Finding) -> list[str]:
+    """Lines for a person: what, expected, found, guide, remedy."""
     head = "BAD " if finding.severity == "refuse" else "note"
     lines = [
         f"{head}  {finding.what}",

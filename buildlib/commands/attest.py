@@ -16,11 +16,14 @@ from buildlib.console.lines import Console
 from buildlib.core import freshness
 from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation, contradictions
 from buildlib.core.remote import active_path
+from buildlib.core.selection import file_names
+from buildlib.core.signals import crashes_since, onroad_since, stale
 from buildlib.core.stages import artifact_digests, published_digests
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.publish import runtime_digest
 from buildlib.steps.services import open_services
+from buildlib.steps.signals import installed_at, look
 from buildlib.steps.world import FileWorld
 from buildlib.store import attestations
 from buildlib.store.receipts import now
@@ -130,16 +133,21 @@ def asked(questions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def observe(session: Session, subject: Subject) -> dict[str, Any]:
-    """What the device says for itself: active hashes, boot, crashes since the install."""
+    """What the device says for itself: active hashes, selection, boot, onroad and crashes since the install."""
     services = open_services(session.workspace, session.cancel, Console())
     paths = {name: active_path(subject.device, name) for name in subject.model.artifacts.values()}
-    answer = services.link(subject.device).call("probe", toolchain=None, files=sorted(paths.values()))
-    seen = answer["files"]
+    link = services.link(subject.device)
+    answer = link.call("probe", toolchain=None, files=sorted(paths.values()))
+    there = answer["files"]
+    seen = look(link, subject)
+    installed = installed_at(seen)
     return {
-        "active": {name: (seen[path] or {}).get("sha256", "") for name, path in paths.items()},
-        "boot": answer["health"].get("boot"),
-        "onroad_since_install": None,
-        "crashes": [],
+        "active": {name: (there[path] or {}).get("sha256", "") for name, path in paths.items()},
+        "selected": file_names(answer["health"].get("active_bundle")),
+        "boot": seen.boot,
+        "onroad_since_install": onroad_since(seen, installed) if installed is not None else None,
+        "crashes": crashes_since(seen, installed) if installed is not None else [],
+        "stale": [finding.found for finding in stale(seen)],
     }
 
 

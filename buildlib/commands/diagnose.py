@@ -1,4 +1,4 @@
-"""`doit diagnose MODEL | --file LOG`: signs in logs, each with its cause and remedy (guide, sections 7, 10, 11, 18)."""
+"""`doit diagnose MODEL | --file LOG | --compare-stock PATH`: causes and remedies (guide, sections 7, 10, 11, 18)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,34 @@ from typing import Any
 import msgspec
 
 from buildlib import errors
-from buildlib.artifact.describe import describe_diagnosis
+from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
+from buildlib.console.lines import Console
 from buildlib.core.diagnosis import diagnose
+from buildlib.core.findings import Finding
+from buildlib.core.signals import judge_now, texts
 from buildlib.doit_parts.session import Session
+from buildlib.steps.services import open_services
+from buildlib.steps.signals import installed_at, look
+from buildlib.steps.world import read_observation
 
 opt_log = {"name": "file", "short": "", "long": "file", "type": str, "default": "", "help": "read this log instead"}
+opt_stock = {
+    "name": "stock",
+    "short": "",
+    "long": "compare-stock",
+    "type": str,
+    "default": "",
+    "help": "set flags, tinygrad and compile script against those of this openpilot tree (guide, section 18)",
+}
+opt_here = {
+    "name": "here",
+    "short": "",
+    "long": "here",
+    "type": bool,
+    "default": False,
+    "help": "only what lies on this workstation; no device is asked",
+}
 
 
 class DiagnoseCommand(ProjectCommand):
@@ -22,21 +44,36 @@ class DiagnoseCommand(ProjectCommand):
     name = "diagnose"
     doc_purpose = "name causes and remedies for what logs say"
     doc_usage = "[MODEL ...]"
-    own_options = (opt_json, opt_log)
+    own_options = (opt_json, opt_log, opt_stock, opt_here)
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
-        """Diagnoses a file, or what is known of each model."""
-        logs = {options["file"]: read(Path(options["file"]))} if options["file"] else gathered(session, arguments)
-        if not logs:
-            print("There is no log to read: nothing failed here, and no compile has run.")
-            return 0
-        found = {name: diagnose(text) for name, text in logs.items()}
+        """Diagnoses a file, a difference, or what is known of each model, here and on its device."""
+        if options["stock"]:
+            return compare_stock(session, Path(options["stock"]), arguments, options["json"])
+        found: dict[str, list[Finding]] = {}
+        if options["file"]:
+            logs = {options["file"]: read(Path(options["file"]))}
+        else:
+            logs = gathered(session, arguments)
+            if not options["here"]:
+                for name in chosen_models(session, arguments):
+                    there, findings = fetched(session, name)
+                    logs |= there
+                    found |= findings
+        diagnoses = {name: diagnose(text) for name, text in logs.items()}
         if options["json"]:
-            print_json({name: msgspec.to_builtins(one) for name, one in found.items()})
+            plain: dict[str, Any] = {name: msgspec.to_builtins(one) for name, one in diagnoses.items()}
+            print_json(plain | {name: {"findings": msgspec.to_builtins(ones)} for name, ones in found.items()})
             return 0
-        for name, one in found.items():
+        if not diagnoses and not found:
+            print("There is no log to read: nothing failed here, and no compile has run.")
+        for name, one in diagnoses.items():
             print(name)
             print("\n".join(f"  {line}" for line in describe_diagnosis(one)))
+        for name, findings_ in found.items():
+            print(name)
+            lines = [line for finding in findings_ for line in describe_finding(finding)]
+            print("\n".join(f"  {line}" for line in lines or ["no bad signal"]))
         return 0
 
 
@@ -49,14 +86,51 @@ def read(path: Path) -> str:
 
 
 def gathered(session: Session, arguments: list[str]) -> dict[str, str]:
-    """The logs that this workstation has of each model: failed attempts and the last compile."""
+    """The logs that this workstation has of each model: failed attempts, the last compile, the last validation."""
     found: dict[str, str] = {}
     for name in chosen_models(session, arguments):
         for stage in ("source", "upload", "compile", "pull", "verify", "install", "validate", "publish", "confirm"):
             attempt = session.workspace.receipts.attempt(stage, name)
             if attempt is not None:
                 found[f"{name} {stage}, failed {attempt.finished}"] = attempt.error
-        log = session.workspace.compile_log(name)
-        if log.is_file():
-            found[f"{name} {session.workspace.relative(log)}"] = read(log)
+        for log in (session.workspace.compile_log(name), session.workspace.compile_log(name).with_name("validate.log")):
+            if log.is_file():
+                found[f"{name} {session.workspace.relative(log)}"] = read(log)
     return found
+
+
+def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list[Finding]]]:
+    """The logs on a model's device, and what its signals say; one that does not answer is a line, no error."""
+    subject = session.subject(name)
+    device = subject.device.name
+    try:
+        seen = look(open_services(session.workspace, session.cancel, Console()).link(subject.device), subject)
+    except errors.Cancelled:
+        raise
+    except errors.BuildError as error:
+        return {f"{name} on {device}, which was not asked": error.headline()}, {}
+    logs = {f"{name} on {device}: {what}": text for what, text in texts(seen).items()}
+    return logs, {f"{name} on {device}: signals": list(judge_now(seen, installed_at(seen)))}
+
+
+def compare_stock(session: Session, tree: Path, arguments: list[str], as_json: bool) -> int:
+    """Each model's way to be compiled against a stock tree's; the status is 1 when one differs in what counts."""
+    from buildlib.core.stock_comparison import compare_toolchains
+    from buildlib.steps.stock import our_toolchain, stock_toolchains
+
+    stocks = stock_toolchains(session.workspace, tree)
+    found: dict[str, list[Finding]] = {}
+    for name in chosen_models(session, arguments):
+        subject = session.subject(name)
+        ours = our_toolchain(subject, read_observation(session.workspace, subject.device.name))
+        for stock in stocks:
+            found[f"{name} against {stock.name}"] = list(compare_toolchains(ours, stock))
+    if as_json:
+        print_json({name: msgspec.to_builtins(findings) for name, findings in found.items()})
+    else:
+        for name, findings in found.items():
+            print(name)
+            lines = [line for finding in findings for line in describe_finding(finding)]
+            print("\n".join(f"  {line}" for line in lines or ["compiled alike, as far as flags and toolchain tell"]))
+    bad = any(finding.severity == "refuse" for findings in found.values() for finding in findings)
+    return errors.EXIT_FAILED if bad else 0

@@ -55,8 +55,9 @@ def contradictions(
 ) -> list[str]:
     """Where a person's answers and the device's own words disagree, or an answer is missing or no.
 
-    observed: `active` (file name -> sha256 on the device), `onroad_since_install` (bool or None), `crashes` (names of
-    crash files new since the install).
+    observed: `active` (file name -> sha256 on the device), `selected` (file names of the active bundle, or None),
+    `onroad_since_install` (bool or None), `crashes` (names of crash files new since the install), `stale` (model
+    processes that are older than the artifact).
     """
     questions = AFTER_PUBLISHING if published else POINTS
     found = [f"{name} was not answered: {text}" for name, text in questions.items() if name not in points]
@@ -67,6 +68,10 @@ def contradictions(
         if name in active and active[name] != sha256:
             was = active[name][:12] if active[name] else "nothing"
             found.append(f"the device has {was} at {name}, not {sha256[:12]}")
+    selected = observed.get("selected")
+    if selected and not set(artifacts) <= set(selected):
+        found.append(f"another model is selected on the device: {', '.join(selected)}")
+    found += [f"a stale artifact is still loaded: {what}" for what in observed.get("stale", ())]
     if points.get("survived_onroad") and observed.get("onroad_since_install") is False:
         found.append("the device says that it was not onroad since the artifact was installed")
     crashes = observed.get("crashes") or []

@@ -39,9 +39,9 @@ def checklist(
         _stage(judged, "verify", "the artifact is full-sized, not truncated", lambda r: _sizes(judged)),
         _stage(judged, "pull", "the artifact's hash", lambda r: ", ".join(sha[:12] for sha in artifacts.values())),
         _stage(judged, "install", "installed on the test device", lambda r: _first(r, "active", "path")),
-        _stage(judged, "validate", "the harness ran", lambda r: "good"),
-        _drive("validated under the real launcher path", onroad),
-        _drive("no crash logs, no JIT mismatch, no freeze", onroad),
+        _stage(judged, "validate", "the harness ran", _harness),
+        _drive("validated under the real launcher path", onroad, _without(judged)),
+        _drive("no crash logs, no JIT mismatch, no freeze", onroad, _without(judged)),
         _stage(judged, "pull", "pulled back, hash as on the device", lambda r: "sha256 equal"),
         _stage(judged, "publish", "the published artifact was replaced", lambda r: str(r.get("commit") or "")[:12]),
         _stage(judged, "publish", "selector and fetcher SHA values", lambda r: f"{len(r.get('entries', ()))} entries"),
@@ -66,9 +66,26 @@ def _stage(
     return text, False, f"{stage} {judgement.state}: {judgement.reason}"
 
 
-def _drive(text: str, attestation: Attestation | None) -> tuple[str, bool, str]:
+def _harness(result: dict[str, Any]) -> str:
+    """What it saw, and what it could not see."""
+    verdicts = list(result.get("verdicts", {}).values())
+    said = "; ".join(dict.fromkeys(str(verdict.get("said") or "good") for verdict in verdicts)) or "good"
+    unseen = dict.fromkeys(what for verdict in verdicts for what in verdict.get("unseen", ()))
+    return said + "".join(f"; not seen: {what}" for what in unseen)
+
+
+def _without(judged: Mapping[str, Judgement]) -> str | None:
+    """The reason for which these bytes were published without a drive."""
+    published = judged["publish"]
+    if published.state is not State.FRESH or published.receipt is None:
+        return None
+    return published.receipt.result.get("without_onroad")
+
+
+def _drive(text: str, attestation: Attestation | None, reason: str | None) -> tuple[str, bool, str]:
     if attestation is None:
-        return text, False, "no onroad attestation holds for these bytes"
+        published = f"; published without a drive: {reason}" if reason else ""
+        return text, False, f"no onroad attestation holds for these bytes{published}"
     return text, True, f"{attestation.on}  attested by {attestation.by}"
 
 

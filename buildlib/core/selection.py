@@ -94,5 +94,14 @@ def _made(model: Model, artifacts: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def file_names(text: str | None) -> list[str] | None:
+    """The files that a bundle's JSON names; None where no bundle is active or its text cannot be read."""
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return _file_names(value) if isinstance(value, dict) else None
+
+
 def _compact(bundle: dict[str, Any]) -> str:
     return json.dumps(bundle, ensure_ascii=False)

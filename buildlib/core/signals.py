@@ -94,6 +94,31 @@ def judge_signals(before: Signals, after: Signals) -> tuple[Finding, ...]:
     return (*_signs(before, after), *_crashed(before, after), *_processes(before, after))
 
 
+def judge_now(seen: Signals, installed: float | None) -> Iterator[Finding]:
+    """What one look shows: zombies, a stale artifact, crash files since the install, services that stand still."""
+    yield from _processes(msgspec.structs.replace(seen, processes=()), seen)
+    crashes = crashes_since(seen, installed) if installed is not None else []
+    if crashes:
+        yield refuse(
+            "crashed",
+            "crash files are newer than the installed artifact",
+            expected="none since the install",
+            found=", ".join(crashes[:5]),
+            guide="10",
+            remedy="read them above; the cause stands at their end",
+        )
+    silent = [name for name, service in seen.services.items() if service.exists and not service.moves]
+    if silent and seen.onroad == "1":
+        yield refuse(
+            "services_dead",
+            "services stand still although the device is onroad",
+            expected="messages",
+            found=", ".join(silent),
+            guide="10",
+            remedy="find why the model process stopped; these only follow it",
+        )
+
+
 def new_crashes(before: Signals, after: Signals) -> list[str]:
     """Names of crash files that are new, or were written again."""
     known = {(one.name, one.size, one.mtime) for one in before.crashes}

@@ -38,6 +38,12 @@ class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
     script: str | None = None
 
 
+def version_numbers(text: object) -> tuple[int, ...] | None:
+    """`0.14.0` -> (0, 14, 0); None for a version that is not known."""
+    parts = str(text or "").split(".")
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else None
+
+
 def compare_toolchains(ours: Toolchain, stock: Toolchain) -> tuple[Finding, ...]:
     """Every difference; those that change what an artifact does are refusals, the rest warnings."""
     return (*_flags(ours, stock), *_identities(ours, stock))
@@ -45,6 +51,8 @@ def compare_toolchains(ours: Toolchain, stock: Toolchain) -> tuple[Finding, ...]
 
 def _flags(ours: Toolchain, stock: Toolchain) -> Iterator[Finding]:
     for flag in sorted({*ours.flags, *stock.flags}):
+        if flag == "WARP_DEV" and flag not in stock.flags and ours.flags.get("DEV") == ours.flags[flag]:
+            continue  # read by our compile script alone (guide, section 5); elsewhere the warp follows DEV
         mine, theirs = ours.flags.get(flag), stock.flags.get(flag)
         if mine == theirs:
             continue

@@ -66,6 +66,7 @@ def perform(services: Services, subject: Subject, stage: str, *, again: bool = F
     except errors.BuildError as error:
         if not isinstance(error, errors.Cancelled):
             explain(error)
+            error.remedy = error.remedy or f"doit diagnose {subject.model.name}"
             _keep_attempt(context, error)
         raise
     _record(context, outcome, time.monotonic() - started)

@@ -11,13 +11,14 @@ import msgspec
 from buildlib import errors
 from buildlib.core.remote import active_path, iqpilot_harness_path
 from buildlib.core.selection import ACTIVE, KNOWN, selection_for
-from buildlib.core.signals import Signals, judge_signals, read_signals
+from buildlib.core.signals import Signals, judge_signals
 from buildlib.core.validation import Asked, Validation, judge_run, with_signals
 from buildlib.core.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import end_job
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.signals import look
 from buildlib.steps.world import builtin_script, harness_script, iqpilot_script, observe_files
 from buildlib.store import files
 
@@ -160,7 +161,7 @@ def drive(
         "harness": True,
         **job,
     }
-    before = signals(context, link)
+    before = look(link, context.subject)
     try:
         link.call("job_start", key=key, **job)
         status = link.follow(
@@ -174,13 +175,7 @@ def drive(
     finally:
         if log:
             files.write(log_path(context), bytes(log))
-    return status, log.decode("utf-8", "replace"), before, signals(context, link, since=before.clock)
-
-
-def signals(context: StepContext, link: DeviceLink, since: float | None = None) -> Signals:
-    """What guide section 10 looks at, now."""
-    active = [active_path(context.device, name) for name in context.model.artifacts.values()]
-    return read_signals(link.call("signals", artifacts=active, since=since))
+    return status, log.decode("utf-8", "replace"), before, look(link, context.subject, since=before.clock)
 
 
 def ship(context: StepContext, link: DeviceLink, script: tuple[Path, str]) -> tuple[str, str]:
