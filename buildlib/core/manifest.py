@@ -7,6 +7,7 @@ or chunks, with or without `metadata`; and plain lists of {file name, sha256}.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -74,6 +75,13 @@ def text_field(node: Node | None, *names: str) -> str | None:
     return member.node.scalar if member is not None and isinstance(member.node.scalar, str) else None
 
 
+@functools.lru_cache(maxsize=8)
+def _parsed(data: bytes, where: str) -> tuple[str, Node]:
+    """Remembered: one publish asks the same few manifests twenty times."""
+    text = json_source.decode(data, where)
+    return text, json_source.parse(text, where)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where an entry stands. owner holds the name; holder holds sha256 and url (the same object in a plain list)."""
@@ -89,8 +97,7 @@ class Manifest:
 
     def __init__(self, data: bytes, where: str) -> None:
         self.where = where
-        self.text = json_source.decode(data, where)
-        self.root = json_source.parse(self.text, where)
+        self.text, self.root = _parsed(data, where)
 
     def line(self, node: Node) -> int:
         """Line number of a value."""

@@ -46,6 +46,8 @@ class Git:
 
     def __init__(self, work_tree: Path) -> None:
         self.work_tree = work_tree
+        self.small_blobs: dict[str, bytes] = {}
+        """oid -> bytes, as `git_tree.blob` has read them: objects never change."""
 
     def run(
         self,

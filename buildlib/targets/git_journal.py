@@ -93,8 +93,17 @@ def settle(git: Git, journal: Journal, settling: Settling) -> tuple[str, ...]:
     _settle_index(git, paths, before, after)
     left = _settle_work_tree(git, settling, paths, before, after)
     git.run("update-index", "-q", "--refresh", check=False)
+    if is_sparse(git):
+        git.run(
+            "sparse-checkout", "reapply", check=False
+        )  # what was just written is taken out where it does not belong
     journal.clear()
     return left
+
+
+def is_sparse(git: Git) -> bool:
+    """True where the work tree leaves out part of the repository on purpose."""
+    return git.run("config", "--type=bool", "core.sparseCheckout", check=False).text == "true"
 
 
 def _settle_index(git: Git, paths: set[str], before: dict[str, TreeFile], after: dict[str, TreeFile]) -> None:

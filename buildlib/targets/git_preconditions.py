@@ -78,8 +78,8 @@ def local_checks(repository: Repository, target: Target) -> Iterator[Check]:
     """What can be seen without the network, most basic first."""
     git = repository.git
     yield _git_version(git)
+    yield _under_way(repository)  # before the branch: a rebase detaches HEAD
     yield _branch(git, target)
-    yield _under_way(repository)
     lock = repository.git_dir / "index.lock"
     yield Check(
         name="index",

@@ -29,7 +29,7 @@ from buildlib.targets import (
 )
 from buildlib.targets.git_carrier import Carrier, Proposal
 from buildlib.targets.git_commands import Git
-from buildlib.targets.git_journal import worktree_oids
+from buildlib.targets.git_journal import is_sparse, small_blob, worktree_oids
 from buildlib.targets.git_known import Known
 from buildlib.targets.git_preconditions import Repository, open_repository
 from buildlib.targets.publication import Plan
@@ -54,7 +54,7 @@ class GitRepository:
         entries = {}
         for path in self._settings.manifests:
             try:
-                entries[path] = publication.entries_in((self._root / path).read_bytes(), path, model)
+                entries[path] = publication.entries_in(self._manifest(git, path), path, model)
             except (OSError, BuildError) as error:
                 entries[path] = {}
                 problems.append(error.headline() if isinstance(error, BuildError) else f"{path}: {error.strerror}")
@@ -85,7 +85,8 @@ class GitRepository:
             git_conflict.check(git, settings, request, plan, None)
         except TargetError as error:
             checks.append(Check(name="plan", ok=False, what=error.headline(), remedy=error.remedy))
-        clean = "clean" if not git.text("status", "--porcelain", "--untracked-files=no") else "with changes of others"
+        status = git.run("status", "--porcelain", "--untracked-files=no", check=False)
+        clean = "clean" if not (status.status or status.text) else "with changes of others"
         return TargetState(
             summary=f"{self._root.name} (branch {settings.branch}, {clean}, {relation})",
             checks=tuple(checks),
@@ -165,6 +166,16 @@ class GitRepository:
             pending = self._carrier.pending(repository.git, model.name)
             self._carrier.forget(repository, model.name)
             return pending
+
+    def _manifest(self, git: Git, path: str) -> bytes:
+        """As it stands in the work tree, or in the commit where the work tree leaves it out on purpose."""
+        try:
+            return (self._root / path).read_bytes()
+        except FileNotFoundError:
+            data = small_blob(git, "HEAD", path) if is_sparse(git) else None
+            if data is None:
+                raise
+            return data
 
     def _plan_checks(self, git: Git, plan: Plan) -> Iterator[Check]:
         """What the plan itself needs of the repository."""

@@ -14,6 +14,7 @@ from buildlib.errors import TargetError
 from buildlib.targets.git_commands import Git
 
 REGULAR = "100644"
+SMALL = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,13 @@ def files_at(git: Git, commit: str, *paths: str) -> dict[str, TreeFile]:
 
 
 def blob(git: Git, oid: str) -> bytes:
-    """A blob's bytes; for small files."""
-    return git.run("cat-file", "blob", oid).stdout
+    """A blob's bytes; for small files, which are remembered for as long as git is."""
+    if oid not in git.small_blobs:
+        data = git.run("cat-file", "blob", oid).stdout
+        if len(data) > SMALL:
+            return data
+        git.small_blobs[oid] = data
+    return git.small_blobs[oid]
 
 
 def blob_size(git: Git, oid: str) -> int:
@@ -68,7 +74,7 @@ def blob_size(git: Git, oid: str) -> int:
 
 def content(git: Git, oid: str, known: Mapping[str, str] | None = None) -> Content:
     """What a blob stands for. known: blob oid -> sha256, to spare hashing large plain blobs again."""
-    size = blob_size(git, oid)
+    size = len(git.small_blobs[oid]) if oid in git.small_blobs else blob_size(git, oid)
     data = blob(git, oid) if size <= POINTER_LIMIT else b""
     if pointer := parse_pointer(data):
         return Content(sha256=pointer.oid, size=pointer.size, storage="lfs")

@@ -1,15 +1,21 @@
 """Publishing into a real git repository with a real remote: one commit, its own paths, its own lines."""
 
 import dataclasses
+import hashlib
+import random
+import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from buildlib.errors import Cancelled, RailRefused, TargetError
-from tests.integration.publish_kit import Desk, git, hook, model
+from buildlib.sandbox.server import FileServer
+from tests.integration.publish_kit import Desk, fetch_back, git, hook, model
 
+ROOT = Path(__file__).parents[2]
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
 MANIFESTS = ("docs/model_fetcher_b.json", "docs/model_selector_b.json")
@@ -209,24 +215,48 @@ def test_a_rewritten_remote_is_refused(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_two_checkouts_publishing_into_one_clone_take_turns(desk: Desk) -> None:
-    requests = [desk.request("nopp", ARTIFACT), desk.request("drl3", OTHER), desk.request("tobyrl", ARTIFACT + b"!")]
-    failures: list[BaseException] = []
+    root, port = str(desk.sandbox.root), str(desk.sandbox.port)
+    texts = {"nopp": "an artifact\n" * 1000, "drl3": "another one\n" * 999}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.publish_once", root, port, name, text],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name, text in texts.items()
+    ]
+    ended = [one.communicate() for one in started]
+    assert [out for out, _ in ended] == ["published\n"] * 2, ended
+    assert git(desk.sandbox.origin, "rev-list", "--count", "main") == "3"
+    for name, text in texts.items():
+        assert desk.entry(name).sha256 == hashlib.sha256(text.encode()).hexdigest()
+        assert desk.shown(name) == text.encode()
+    assert git(desk.clone, "status", "--porcelain") == ""
 
-    def publish(request: object) -> None:
-        try:
-            desk.target.publish(request)  # type: ignore[arg-type]
-        except BaseException as error:
-            failures.append(error)
 
-    threads = [threading.Thread(target=publish, args=(request,)) for request in requests]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert git(desk.sandbox.origin, "rev-list", "--count", "main") == "4"
-    for name, request in zip(("nopp", "drl3", "tobyrl"), requests, strict=True):
-        assert desk.entry(name).sha256 == request.artifacts[0].sha256
+def test_a_sparse_checkout_stays_sparse(desk: Desk) -> None:
+    git(desk.clone, "sparse-checkout", "set", "docs")
+    request = desk.request("nopp", ARTIFACT)
+    assert not desk.target.inspect(request).refused
+    assert desk.target.publish(request).changed
+    assert desk.shown("nopp") == ARTIFACT
+    wanted = {request.artifacts[0].file_name: request.artifacts[0].sha256}
+    assert desk.target.observe(model("nopp")).holds(wanted)
+    assert not (desk.clone / "models").exists()
+    assert git(desk.clone, "status", "--porcelain") == ""
+    assert desk.target.unpublish(model("nopp"), "Take back").changed
+    assert not (desk.clone / "models").exists()
+
+
+def test_manifests_that_a_sparse_checkout_leaves_out_are_read_from_the_commit(desk: Desk) -> None:
+    git(desk.clone, "sparse-checkout", "set", "models")
+    request = desk.request("nopp", ARTIFACT)
+    desk.target.publish(request)
+    wanted = {request.artifacts[0].file_name: request.artifacts[0].sha256}
+    assert desk.target.observe(model("nopp")).holds(wanted)
+    assert not (desk.clone / "docs").exists()
     assert git(desk.clone, "status", "--porcelain") == ""
 
 
@@ -260,9 +290,24 @@ def test_another_branch_is_refused(desk: Desk) -> None:
     refused(desk, 'on branch "topic", expected "main"', "git switch main")
 
 
-def test_a_rebase_under_way_is_refused(desk: Desk) -> None:
-    (desk.clone / ".git" / "rebase-merge").mkdir()
-    refused(desk, "a rebase is under way", "git rebase --abort")
+@pytest.mark.parametrize(
+    ("command", "what"), [("rebase", "a rebase"), ("merge", "a merge"), ("cherry-pick", "a cherry-pick")]
+)
+def test_what_stopped_at_a_conflict_is_refused(desk: Desk, command: str, what: str) -> None:
+    git(desk.clone, "switch", "-qc", "topic")
+    for branch, text in (("topic", "theirs"), ("main", "ours")):
+        git(desk.clone, "switch", "-q", branch)
+        (desk.clone / "notes.txt").write_text(text)
+        git(desk.clone, "add", "notes.txt")
+        git(desk.clone, "commit", "-qm", text)
+    git(desk.clone, "push", "-q", "origin", "main")
+    git(desk.clone, command, "topic", check=False)
+    before = desk.snapshot()
+    with pytest.raises(TargetError, match=f"{what} is under way"):
+        desk.target.publish(desk.request("nopp", ARTIFACT))
+    state = desk.target.inspect(desk.request("nopp", ARTIFACT))
+    assert f"git {command} --abort" in [check.remedy and check.remedy.rpartition(": ")[2] for check in state.refused]
+    assert desk.snapshot() == before
 
 
 def test_a_shallow_clone_is_refused(desk: Desk, tmp_path: Path) -> None:
@@ -496,8 +541,6 @@ def test_unpublish_brings_back_artifact_and_entries_byte_for_byte_once(desk: Des
 
 
 def test_git_lfs_stages_a_pointer_and_the_server_gets_the_file_first(desk: Desk) -> None:
-    from buildlib.sandbox.server import FileServer
-
     with FileServer(desk.sandbox.origin, desk.sandbox.root / "served") as server:
         git(desk.clone, "lfs", "install", "--local", "--skip-repo")
         git(desk.clone, "config", "lfs.url", server.lfs_url)
@@ -517,13 +560,71 @@ def test_git_lfs_stages_a_pointer_and_the_server_gets_the_file_first(desk: Desk)
         assert git(desk.clone, "status", "--porcelain", "--", desk.artifact_path("nopp")) == ""
 
 
-def test_an_lfs_server_that_refuses_leaves_origin_without_the_manifest(desk: Desk) -> None:
-    git(desk.clone, "config", "lfs.url", "http://127.0.0.1:9/lfs")
-    git(desk.clone, "config", "lfs.transfer.maxretries", "1")
+def tracked_by_lfs(desk: Desk) -> None:
     (desk.clone / ".gitattributes").write_text("*.pkl filter=lfs diff=lfs merge=lfs -text\n")
     git(desk.clone, "add", ".gitattributes")
     git(desk.clone, "commit", "-qm", "Track pickles with LFS")
-    subprocess.run(["git", "push", "-q", "--no-verify"], cwd=desk.clone, check=True)
+    git(desk.clone, "push", "-q", "--no-verify")
+
+
+def test_lfs_that_is_not_installed_is_refused(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracked_by_lfs(desk)
+    git(desk.clone, "lfs", "install", "--local", "--skip-repo")
+    before = desk.snapshot()
+    here = tmp_path / "bin"
+    here.mkdir()
+    for program in ("git", "sh"):
+        (here / program).symlink_to(str(shutil.which(program)))
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", str(here))
+        with pytest.raises(TargetError, match="git-lfs, which is not installed") as caught:
+            desk.target.publish(desk.request("nopp", ARTIFACT))
+        state = desk.target.inspect(desk.request("nopp", ARTIFACT))
+    assert "git lfs install" in (caught.value.remedy or "")
+    assert any("git-lfs" in check.what for check in state.refused)
+    assert desk.snapshot() == before
+
+
+def test_lfs_whose_filter_is_not_configured_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracked_by_lfs(desk)
+    for scope in ("GLOBAL", "SYSTEM"):
+        monkeypatch.setenv(f"GIT_CONFIG_{scope}", "/dev/null")
+    refused(desk, "git-lfs, which is not installed", "git lfs install")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["lfs", "chunks"])
+def test_an_artifact_of_the_real_size_arrives_whole(desk: Desk, tmp_path: Path, storage: str) -> None:
+    data = random.Random(119).randbytes(119_000_000)
+    with FileServer(desk.sandbox.origin, desk.sandbox.root / "served", port=desk.sandbox.port) as server:
+        if storage == "lfs":
+            tracked_by_lfs(desk)
+            git(desk.clone, "lfs", "install", "--local", "--skip-repo")
+            git(desk.clone, "config", "lfs.url", server.lfs_url)
+        desk = desk.with_settings(large_files=storage)
+        request = desk.request("nopp", data)
+        published = desk.target.publish(request)
+        assert len(published.entries[0].chunks) == (3 if storage == "chunks" else 0)
+        wanted = {request.artifacts[0].file_name: request.artifacts[0].sha256}
+        assert desk.target.observe(model("nopp")).holds(wanted)
+        assert not desk.target.publish(request).changed
+        fetch_back(tmp_path / "back")(published.entries[0], published.former)
+        # Artifacts that were committed before .gitattributes are modified to git; ours must not be.
+        assert git(desk.clone, "status", "--porcelain", "--", *published.paths) == ""
+        largest = max(
+            int(size)
+            for size in git(
+                desk.sandbox.origin, "cat-file", "--batch-check=%(objectsize)", "--batch-all-objects"
+            ).split()
+        )
+        assert largest < 50 * 2**20
+        assert desk.target.unpublish(model("nopp"), "Take back").changed
+
+
+def test_an_lfs_server_that_refuses_leaves_origin_without_the_manifest(desk: Desk) -> None:
+    git(desk.clone, "config", "lfs.url", "http://127.0.0.1:9/lfs")
+    git(desk.clone, "config", "lfs.transfer.maxretries", "1")
+    tracked_by_lfs(desk)
     before = desk.snapshot()
     with pytest.raises(TargetError, match="LFS server did not take"):
         desk.target.publish(desk.request("nopp", ARTIFACT))
