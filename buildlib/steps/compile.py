@@ -14,7 +14,7 @@ from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.operators import require_operators
-from buildlib.steps.preflight import require_agreeing_flags
+from buildlib.steps.readiness import require_ready
 from buildlib.steps.world import builtin_script
 from buildlib.store import files
 from buildlib.toolchain.c_compiler import check_tinygrad_version
@@ -28,7 +28,7 @@ def run(context: StepContext) -> Outcome:
     """Starts the job of this key, or finds the one that an earlier build started, and follows it to its end."""
     if toolchain.is_local(context.device):
         check_tinygrad_version()
-    require_agreeing_flags(context)
+    warnings = require_ready(context)
     link = context.link()
     require_operators(context, link)
     output = recompiled_path(context.device, context.model.artifact)
@@ -58,7 +58,7 @@ def run(context: StepContext) -> Outcome:
             "warnings": list(log.warnings()),
         },
         summary=f"{status['elapsed']:.1f} s, {made['size'] / 1e6:.1f} MB",
-        warnings=tuple(log.warnings()),
+        warnings=(*warnings, *log.warnings()),
         device_files={output: made["sha256"]},
     )
 
@@ -78,6 +78,7 @@ def job_request(context: StepContext, link: DeviceLink, output: str) -> dict[str
         "toolchain": toolchain.spec(context.workspace, device, builtin_script()[1]),
         "expected_identity": with_script(context, identity),
         "output": output,
+        "need": sum(context.workspace.blobs.path(sha256).stat().st_size for sha256 in context.parts["onnx"].values()),
         "timeout": device.timeouts.compile,
         "power": not toolchain.is_local(device),
     }
