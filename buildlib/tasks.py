@@ -48,7 +48,8 @@ class Project:
         row = stages.BY_NAME[name]
         for model in self.catalog.models.values():
             device = self.session.device_of(model).name
-            after = [f"{before}:{model.name}" for before in row.after] or [f"preflight:{device}"]
+            looked_at = [f"preflight:{candidate.name}" for candidate in self.session.candidates(model)]
+            after = [f"{before}:{model.name}" for before in row.after] or looked_at
             yield {
                 "name": model.name,
                 "doc": f"{name} {model.display_name}",
@@ -97,6 +98,8 @@ class Project:
         from buildlib.steps import perform
 
         try:
+            if stage == "compile":
+                self.session.require_one_toolchain(model)
             perform.perform(self.services, self.session.subject(model), stage, again=self.session.always)
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on and no traceback is shown
             return self._failed(f"{model} {stage} failed", error)

@@ -13,6 +13,7 @@ from doit.cmd_base import Command
 from doit.doit_cmd import get_var
 
 from buildlib import errors
+from buildlib.core.catalog import Device
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.session import Session
 from buildlib.store import locks
@@ -99,6 +100,14 @@ def chosen_models(session: Session, arguments: list[str]) -> list[str]:
         if name not in known:
             raise unknown_model(name, list(known))
     return arguments or list(known)
+
+
+def known_device(session: Session, name: str) -> Device:
+    """A device by its name. Raises UsageError."""
+    devices = session.workspace.catalog.devices
+    if name not in devices:
+        raise errors.UsageError(f"no device is called {name!r}", expected=f"one of {', '.join(sorted(devices))}")
+    return devices[name]
 
 
 def unknown_model(name: str, known: list[str]) -> errors.UsageError:

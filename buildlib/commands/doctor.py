@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from buildlib import errors
-from buildlib.commands.base import ProjectCommand, opt_json, print_json
+from buildlib.commands.base import ProjectCommand, known_device, opt_json, print_json
 from buildlib.console.lines import Console
-from buildlib.core.catalog import Device
-from buildlib.core.doctor import Line, examine
+from buildlib.core.catalog import Device, Model
+from buildlib.core.doctor import COMPILE_SPACE, SPARE, Line, examine
 from buildlib.doit_parts.session import Session
 from buildlib.steps import preflight
 from buildlib.steps.context import Services
 from buildlib.steps.services import open_services
+from buildlib.steps.world import FileWorld
 
 opt_trust = {
     "name": "trust",
@@ -40,7 +41,7 @@ class DoctorCommand(ProjectCommand):
         if options["trust"]:
             return trust(session, arguments)
         services = open_services(session.workspace, session.cancel, Console())
-        devices = [chosen(session, name) for name in arguments] or session.devices_in_use()
+        devices = [known_device(session, name) for name in arguments] or session.devices_in_use()
         found = {device.name: lines_of(session, services, device) for device in devices}
         if options["json"]:
             print_json(
@@ -57,14 +58,6 @@ class DoctorCommand(ProjectCommand):
         return errors.EXIT_FAILED if bad else 0
 
 
-def chosen(session: Session, name: str) -> Device:
-    """A device by its name. Raises UsageError."""
-    devices = session.workspace.catalog.devices
-    if name not in devices:
-        raise errors.UsageError(f"no device is called {name!r}", expected=f"one of {', '.join(sorted(devices))}")
-    return devices[name]
-
-
 def lines_of(session: Session, services: Services, device: Device) -> list[Line]:
     """A fresh probe, told in lines; no answer is a line too."""
     catalog = session.workspace.catalog
@@ -78,7 +71,16 @@ def lines_of(session: Session, services: Services, device: Device) -> list[Line]
         return [Line("BAD", error.headline(), error.remedy)]
     seen = preflight.record(services, device, answer)
     text = preflight.toolchain_text(seen)
-    return list(examine(device, catalog.profiles[own], answer, now=time.time(), toolchain_text=text))
+    need = space_needed(session, models)
+    return list(examine(device, catalog.profiles[own], answer, now=time.time(), toolchain_text=text, need=need))
+
+
+def space_needed(session: Session, models: list[Model]) -> int:
+    """Bytes that the largest model takes on a device: its ONNX, what is made of it, installed, and one backup."""
+    world = FileWorld(session.workspace)
+    receipts = [world.latest(session.subject(model.name), "source") for model in models]
+    sizes = [sum(entry["size"] for entry in receipt.result["sources"].values()) for receipt in receipts if receipt]
+    return 4 * max(sizes) + SPARE if sizes else COMPILE_SPACE
 
 
 def printed(line: Line) -> list[str]:
@@ -93,7 +95,7 @@ def trust(session: Session, arguments: list[str]) -> int:
         raise errors.UsageError(
             "--trust takes a device and a fingerprint", expected="doit doctor --trust DEVICE SHA256:..."
         )
-    device = chosen(session, arguments[0])
+    device = known_device(session, arguments[0])
     if device.transport != "ssh":
         raise errors.UsageError(f"{device.name} is not reached by SSH: it has no host key")
     from buildlib.transports.ssh_trust import pin_host_key

@@ -9,10 +9,21 @@ from typing import Any
 import msgspec
 
 from buildlib.commands.base import ProjectCommand, opt_yes
+from buildlib.commands.gc_device import collect_on_device
 from buildlib.core.receipt import Receipt
 from buildlib.doit_parts.session import Session
 from buildlib.store import leftovers
 from buildlib.store.workspace import Workspace
+
+
+opt_device = {
+    "name": "device",
+    "short": "",
+    "long": "device",
+    "type": str,
+    "default": "",
+    "help": "collect on this device instead of here",
+}
 
 
 class Garbage(msgspec.Struct, frozen=True):
@@ -24,15 +35,18 @@ class Garbage(msgspec.Struct, frozen=True):
 
 
 class GcCommand(ProjectCommand):
-    """Looks at the workstation only; `--device` comes with the SSH steps."""
+    """Looks at the workstation, or with `--device` at what the build has put on a device."""
 
     name = "gc"
     doc_purpose = "list, and with --yes remove, what belongs to no model any more"
-    own_options = (opt_yes,)
+    doc_usage = "[--device NAME] [--yes]"
+    own_options = (opt_yes, opt_device)
     writes = True
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """Lists or removes."""
+        if options["device"]:
+            return collect_on_device(session, options["device"], remove=options["yes"])
         found = collect(session.workspace)
         for garbage in found:
             print(f"{garbage.size / 1e6:8.1f} MB  {session.workspace.relative(garbage.path)}  {garbage.why}")

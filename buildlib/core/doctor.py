@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -11,9 +11,13 @@ import msgspec
 from buildlib.core.catalog import Device, Profile
 
 COMPILE_SPACE = 600_000_000
-"""Bytes that one model needs on a device: its ONNX, the artifact being made, the installed one and backups."""
+"""Bytes that a model of unknown size needs on a device: its ONNX, what is made of it, installed, and a backup."""
 CLOCK_SKEW = 120.0
 """Seconds of difference that are worth a word: file times and certificates begin to disagree."""
+SPARE = 64 << 20
+"""Bytes that the device's agent keeps free on every disk."""
+READ_BY_THE_SCRIPT = frozenset({"WARP_DEV"})
+"""Flags that the compile script reads itself."""
 NOT_IN_SCONSCRIPT = frozenset({"WARP_DEV"})
 """Flags that the compile command sets and SConscript does not (guide, sections 1 and 5)."""
 
@@ -47,6 +51,34 @@ def flag_differences(flags: Mapping[str, list[str]] | None, profile: Profile) ->
     return found
 
 
+def unheard_flags(flags: Mapping[str, str], heard: Iterable[str] | None) -> list[str]:
+    """Flags of a compile that neither the device's tinygrad nor the compile script reads.
+
+    heard: those that this tinygrad's sources mention; None where nothing is known of them.
+    """
+    if heard is None:
+        return []
+    return sorted(set(flags) - set(heard) - READ_BY_THE_SCRIPT)
+
+
+def directory_problems(device: Device, directories: Mapping[str, str]) -> Iterator[Line]:
+    """A line for each directory that the compiling user cannot write; directories: device path -> "ok" or why not."""
+    for path, text in directories.items():
+        if text == "ok":
+            continue
+        if "read-only" in text.lower():
+            remedy = (
+                f"see in `dmesg` there why, then mount it writable: `sudo mount -o remount,rw` and the disk of {path}"
+            )
+        elif "file exists" in text.lower() or "not a directory" in text.lower():
+            remedy = f"something else lies there: move it away (`sudo mv {path} {path}.old`)"
+        elif device.sudo:
+            remedy = f"look at its owner and mode there: `ls -ld {path}`"
+        else:
+            remedy = f"make {path} writable for the user that logs in, or set devices.{device.name}.sudo: true"
+        yield Line("BAD", f"{path}: {text}", remedy)
+
+
 def examine(
     device: Device,
     profile: Profile,
@@ -54,15 +86,17 @@ def examine(
     *,
     now: float,
     toolchain_text: str,
+    need: int = COMPILE_SPACE,
 ) -> Iterator[Line]:
-    """All lines for one device. answer: the agent's `probe`; now: workstation's wall clock, seconds."""
+    """All lines for one device. answer: the agent's `probe`; now: workstation's wall clock, seconds. need: bytes that a
+    build of the largest model takes there."""
     health = answer["health"]
     yield Line("ok", "reached" + (", host key pinned, sudo without password" if device.sudo else ""))
     for problem in answer.get("problems", ()):
         yield Line("BAD", f"{problem['what']} ({problem.get('where', '')})", problem.get("remedy"))
     yield Line("ok", toolchain_text)
     yield from _flags(device, profile, answer.get("flags"))
-    yield from _directories(device, health)
+    yield from _directories(device, health, need)
     yield from _state(device, health, now)
     yield from _leftovers(health)
 
@@ -84,18 +118,18 @@ def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | No
         yield Line("ok", f"SConscript: {', '.join(flags) or 'no function'} agree with profile {profile.name}")
 
 
-def _directories(device: Device, health: Mapping[str, Any]) -> Iterator[Line]:
-    broken = {path: text for path, text in health["directories"].items() if text != "ok"}
-    for path, text in broken.items():
-        remedy = f"make {path} writable for the user that compiles, or set sudo: true"
-        yield Line("BAD", f"{path}: {text}", remedy)
+def _directories(device: Device, health: Mapping[str, Any], need: int) -> Iterator[Line]:
+    broken = list(directory_problems(device, health["directories"]))
+    yield from broken
     if not broken:
         yield Line("ok", f"{len(health['directories'])} directories writable")
     free = {name: count for name, count in health["free"].items() if count is not None}
     least = min(free.values(), default=0)
-    if least < COMPILE_SPACE:
+    if least < need:
         yield Line(
-            "BAD", f"{least / 1e9:.2f} GB free, a model needs about {COMPILE_SPACE / 1e9:.1f}", "doit gc --device"
+            "BAD",
+            f"{least / 1e9:.2f} GB free, a model needs {need / 1e9:.2f}",
+            f"doit gc --device {device.name} lists what may go there; --yes removes it",
         )
     else:
         yield Line("ok", f"{least / 1e9:.1f} GB free")

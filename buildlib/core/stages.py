@@ -77,14 +77,14 @@ def compile_arguments(model: Model, expected: str) -> dict[str, Any]:
 def _identity(subject: Subject, world: World) -> dict[str, Any]:
     seen = world.device(subject.device.name)
     if seen.identity is None:
-        raise NotKnowable(seen.problem or f"{subject.device.name} has not been probed yet")
+        raise NotKnowable(seen.problem or f"{subject.device.name} has not been probed yet", seen.remedy)
     return dict(seen.identity)
 
 
 def _unit(subject: Subject, world: World) -> str:
     seen = world.device(subject.device.name)
     if not seen.unit:
-        raise NotKnowable(seen.problem or f"{subject.device.name} has not been probed yet")
+        raise NotKnowable(seen.problem or f"{subject.device.name} has not been probed yet", seen.remedy)
     return seen.unit
 
 

@@ -46,6 +46,7 @@ class DeviceSeen(msgspec.Struct, frozen=True, kw_only=True):
     reachable: bool = False
     age: float = 0.0
     problem: str | None = None
+    remedy: str | None = None
 
 
 class World(Protocol):

@@ -83,9 +83,14 @@ def error_of(value: Json, device: str) -> errors.BuildError:
         where=f"{device}:{where}" if where else device,
         expected=value.get("expected"),
         got=value.get("got"),
-        remedy=value.get("remedy"),
+        remedy=_addressed(value.get("remedy"), device),
         guide=value.get("guide"),
     )
+
+
+def _addressed(remedy: object, device: str) -> str | None:
+    """A device does not know by what name it is called here."""
+    return str(remedy).replace("doit gc --device", f"doit gc --device {device} --yes") if remedy else None
 
 
 def silence_of(device: str, status: int, stderr: bytes, python: str) -> errors.BuildError:

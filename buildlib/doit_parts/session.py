@@ -12,7 +12,7 @@ from buildlib.core.freshness import Judgement
 from buildlib.core.stages import wanted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.interrupts import Interrupts
-from buildlib.errors import UsageError
+from buildlib.errors import DeviceError, UsageError
 from buildlib.store.workspace import Workspace
 
 
@@ -63,12 +63,37 @@ class Session:
             )
         return fitting[0]
 
+    def candidates(self, model: Model) -> list[Device]:
+        """The device of a model, and the others that its tags would fit: all are looked at, for they must agree."""
+        first = self.device_of(model)
+        if self.chosen_device or model.device or not model.tags:
+            return [first]
+        devices = self.workspace.catalog.devices.values()
+        return [first, *(other for other in devices if other is not first and set(model.tags) <= set(other.tags))]
+
+    def require_one_toolchain(self, name: str) -> None:
+        """Raises DeviceError where devices that fit a model answer, and would compile it differently (truth, rule 6)."""
+        candidates = self.candidates(self.workspace.catalog.models[name])
+        if len(candidates) < 2:
+            return
+        from buildlib.core.key import differences
+        from buildlib.steps.world import read_observation
+
+        seen = [read_observation(self.workspace, device.name) for device in candidates]
+        known = [one for one in seen if one is not None and one.reachable and one.identity is not None]
+        for other in known[1:]:
+            moved = differences(known[0].identity, other.identity)
+            if moved:
+                raise DeviceError(
+                    f"{known[0].device} and {other.device} both fit {name}, and differ in toolchain",
+                    got=str(moved[0]).replace(" -> ", " and "),
+                    remedy=f"pin one: models.{name}.device in models.yaml, or doit device={known[0].device}",
+                )
+
     def devices_in_use(self) -> list[Device]:
         """The devices of all models in this run, each once."""
         used = {
-            device.name: device
-            for model in self.workspace.catalog.models.values()
-            for device in [self.device_of(model)]
+            device.name: device for model in self.workspace.catalog.models.values() for device in self.candidates(model)
         }
         return list(used.values())
 

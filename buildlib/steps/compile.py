@@ -12,7 +12,7 @@ from buildlib.steps.compile_job import Piece, end_job, job_request, pieces
 from buildlib.steps.compile_log import Log
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.operators import require_operators
-from buildlib.steps.preflight import require_agreeing_flags
+from buildlib.steps.readiness import require_ready
 from buildlib.toolchain.c_compiler import check_tinygrad_version
 
 
@@ -20,7 +20,7 @@ def run(context: StepContext) -> Outcome:
     """Compiles each artifact of the model; what an earlier build has begun with this key is taken up."""
     if toolchain.is_local(context.device):
         check_tinygrad_version()
-    require_agreeing_flags(context)
+    doubts = require_ready(context)
     link = context.link()
     require_operators(context, link)
     made: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def run(context: StepContext) -> Outcome:
     return Outcome(
         result={"artifacts": made, "seconds": seconds, "identity": status["identity"], "warnings": warnings},
         summary=f"{seconds:.1f} s, {size / 1e6:.1f} MB",
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(dict.fromkeys((*doubts, *warnings))),
         device_files={entry["path"]: entry["sha256"] for entry in made.values()},
     )
 

@@ -56,6 +56,7 @@ def job_request(context: StepContext, link: DeviceLink, piece: Piece) -> dict[st
         "toolchain": toolchain.spec(context.workspace, device, context.parts["script"]),
         "expected_identity": with_script(context, identity),
         "output": piece.output,
+        "need": sum(context.workspace.blobs.path(context.parts["onnx"][role]).stat().st_size for role in piece.onnx),
         "timeout": device.timeouts.compile,
         "power": not toolchain.is_local(device),
     }

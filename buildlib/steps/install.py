@@ -6,6 +6,7 @@ from typing import Any
 
 from buildlib import errors
 from buildlib.core.flags import effective_profile
+from buildlib.core.names import folded
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
 
@@ -13,6 +14,7 @@ from buildlib.steps.context import Outcome, StepContext
 def run(context: StepContext) -> Outcome:
     """Installs each artifact. The device checks the car's state, the hash before and the hash after, in one command."""
     require_fit(context)
+    require_own_name(context)
     active: dict[str, Any] = {}
     notes = []
     for role, made in context.upstream["compile"].result["artifacts"].items():
@@ -47,6 +49,24 @@ def require_fit(context: StepContext) -> None:
             got=built_for,
             guide="11",
         )
+
+
+def require_own_name(context: StepContext) -> None:
+    """Two models whose artifacts have one file name would replace each other on a device, build after build."""
+    mine = {folded(name) for name in context.model.artifacts.values()}
+    for other in context.subject.catalog.models.values():
+        if other.name in (context.model.name, context.model.was):
+            continue
+        shared = [name for name in other.artifacts.values() if folded(name) in mine]
+        here = other.device in (None, context.device.name)
+        known = context.workspace.receipts.latest(other.name).get(f"install@{context.device.name}")
+        if shared and (here or known):
+            raise errors.DeviceError(
+                f"{context.model.name} and {other.name} are both {shared[0]}, and a device holds one file of a name",
+                where=context.device.name,
+                remedy=f"give models.{context.model.name}.artifact another name, or install it on another device",
+                guide="8",
+            )
 
 
 def _install(context: StepContext, name: str, made: dict[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def _require_reachable(services: Services, subject: Subject, stage: str) -> None
     if not seen.reachable:
         raise errors.DeviceUnreachable(
             f"{subject.model.name} {stage} needs {subject.device.name}: {seen.problem or 'it was not probed'}",
-            remedy=f"switch the device on, see `doit doctor {subject.device.name}`, then run doit again",
+            remedy=seen.remedy or f"switch the device on, see `doit doctor {subject.device.name}`, then run doit again",
         )
 
 

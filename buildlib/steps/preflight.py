@@ -12,12 +12,11 @@ import msgspec
 from buildlib import errors
 from buildlib.core.answer import answer_digest
 from buildlib.core.catalog import Catalog, Device, Model
-from buildlib.core.doctor import flag_differences
-from buildlib.core.flags import effective_profile
+from buildlib.core.flags import effective_flags
 from buildlib.core.freshness import age_in_words
 from buildlib.core.remote import active_path, iqpilot_harness_path, recompiled_path, source_path
 from buildlib.steps import toolchain
-from buildlib.steps.context import Services, StepContext
+from buildlib.steps.context import Services
 from buildlib.steps.world import Observation, builtin_script, read_observation, write_observation
 
 SERIAL = ("HardwareSerial", "DongleId")
@@ -73,6 +72,9 @@ def request(services: Services, catalog: Catalog, device: Device) -> dict[str, A
             }
         ),
         "params": list(SERIAL),
+        "names": sorted(
+            {name for model in catalog.models.values() for name in effective_flags(catalog, model, device)}
+        ),
     }
 
 
@@ -106,21 +108,6 @@ def ensure_layout(services: Services, device: Device) -> None:
         services.link(device).call("layout")
 
 
-def require_agreeing_flags(context: StepContext) -> None:
-    """Stops a compile while a function of the device's SConscript has other flags than the profile."""
-    seen = read_observation(context.workspace, context.device.name)
-    profile = effective_profile(context.subject.catalog, context.model, context.device)
-    differences = flag_differences(seen.flags if seen else None, profile)
-    if differences:
-        more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
-        raise errors.DeviceError(
-            f"SConscript: {differences[0]}{more}",
-            where=f"{context.device.name}:{sconscript_path(context.device)}",
-            guide="1",
-            remedy=f"set devices.{context.device.name}.sync_sconscript to the workstation's file, or edit the device's",
-        )
-
-
 def files_of_ours(device: Device, models: Iterable[Model]) -> list[str]:
     """The remote paths that the judge of freshness may ask about."""
     found: list[str] = []
@@ -135,26 +122,28 @@ def _answered(device: Device, answer: dict[str, Any]) -> Observation:
     identity = dict(answer["identity"] or {})
     if device.compile_script == "builtin":
         identity.pop("script", None)  # ours is named by the workstation, see `World.script`
-    problems = [problem["what"] for problem in answer.get("problems", ())]
+    problems = answer.get("problems", ())
     params = answer["health"].get("params", {})
     serial = next((params[name] for name in SERIAL if params.get(name)), "")
     return Observation(
         device=device.name,
         answered=time.time(),
         reachable=True,
-        problem=problems[0] if problems else None,
+        problem=problems[0]["what"] if problems else None,
+        remedy=problems[0].get("remedy") if problems else None,
         unit=f"{device.name}:{serial}" if serial else device.name,
         identity=identity if not problems else None,
         people=answer.get("people", {}),
         health=answer["health"],
         flags=answer.get("flags"),
+        heard=answer.get("heard"),
         files={path: entry["sha256"] for path, entry in answer["files"].items() if entry},
         answer=answer_digest(answer),
     )
 
 
 def _unanswered(before: Observation, error: errors.BuildError) -> Observation:
-    return msgspec.structs.replace(before, reachable=False, problem=error.headline())
+    return msgspec.structs.replace(before, reachable=False, problem=error.headline(), remedy=error.remedy)
 
 
 def toolchain_text(observation: Observation) -> str:

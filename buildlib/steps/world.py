@@ -41,6 +41,10 @@ class Observation(msgspec.Struct, kw_only=True):
     health: dict[str, Any] = {}
     flags: dict[str, list[str]] | None = None
     """larch64 flags of every SConscript function that has some; None where there is no SConscript."""
+    heard: list[str] | None = None
+    """Those of the models' flags that its tinygrad knows; None where that cannot be told."""
+    remedy: str | None = None
+    """What helps against `problem`."""
     files: dict[str, str] = {}
     answer: str = ""
     """`core.answer` of the answer that this was made from; empty once a step has added to `files`."""
@@ -96,6 +100,7 @@ class FileWorld:
             reachable=seen.reachable,
             age=max(0.0, time.time() - seen.answered),
             problem=seen.problem,
+            remedy=seen.remedy,
         )
 
     def file(self, path: str) -> str | None:

@@ -7,6 +7,7 @@ import time
 
 from . import jobs, journal, locks, power
 from .guard import onroad_state
+from .heard import heard
 from .main import Request
 from .places import free_bytes, make_dirs, read_text
 from .processes import boot_id, model_processes
@@ -23,18 +24,21 @@ SCONSCRIPT = "/iqpilot/selfdrive/iqmodeld/SConscript"
 
 
 def do_probe(request: Request) -> dict[str, Any]:
-    """{"identity", "people", "problems", "health", "files", "flags"} in one answer.
+    """{"identity", "people", "problems", "health", "files", "flags", "heard"} in one answer.
 
     toolchain: a spec for `toolchain.identify`, or None. files: device paths of ours to check. sconscript: device path
-    (default: IQPilot's). params: more parameters to read. Nothing is changed but what earlier commands left to mend,
-    and missing cache directories are made (guide, section 4).
+    (default: IQPilot's). params: more parameters to read. names: flags of which "heard" says whether tinygrad knows
+    them. Nothing is changed but what earlier commands left to mend, and missing cache directories are made (guide,
+    section 4).
     """
     places, args = request.places, request.args
     mended = _mend(request)
-    answer: dict[str, Any] = {"identity": None, "people": {}, "problems": []}
+    answer: dict[str, Any] = {"identity": None, "people": {}, "problems": [], "heard": None}
     if args.get("toolchain") is not None:
         found = identify(places, request.hashes, args["toolchain"])
         answer.update({name: found[name] for name in ("identity", "people", "problems")})
+        package, digest = found["people"].get("tinygrad_path"), found["identity"]["tinygrad"]
+        answer["heard"] = heard(request.hashes, package, digest, list(args.get("names", ())))
     answer["files"] = files(request, list(args.get("files", ())))
     answer["flags"] = _flags(request, args.get("sconscript") or places.paths["openpilot"] + SCONSCRIPT)
     answer["health"] = _health(request, mended)

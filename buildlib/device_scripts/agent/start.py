@@ -14,7 +14,7 @@ from . import locks
 from .guard import require_offroad
 from .jobs import Job, mend
 from .main import Request
-from .places import write_atomic
+from .places import require_space, write_atomic
 from .recovery import recover
 from .wire import Refusal
 
@@ -28,7 +28,7 @@ def do_job_start(request: Request) -> dict[str, Any]:
 
     A finished good job is kept while its output still has its hash; a failed one is redone once its failure was
     reported; a lost or cancelled one is redone. Arguments: see `runner.do_job_run`, `wait`, seconds to wait for the
-    lock, and `again`: what has ended is done once more, whatever became of it.
+    lock, `need`, bytes that the output will take, and `again`: what has ended is done once more, whatever became of it.
     Raises Refusal: rail, busy, device.
     """
     places = request.places
@@ -60,6 +60,8 @@ def do_job_start(request: Request) -> dict[str, Any]:
             return _found(job, status["state"])
         recover(places)
         require_offroad(places)
+        if request.args.get("need") and request.args.get("output"):
+            require_space(os.path.dirname(places.owned(request.args["output"])), int(request.args["need"]))
         return _spawn(request, job, lock)
     finally:
         os.close(lock)

@@ -1,0 +1,52 @@
+"""What must be so on a device before a compile is worth starting there, by its last probe (guide, sections 1 and 4)."""
+
+from __future__ import annotations
+
+from buildlib import errors
+from buildlib.core.doctor import directory_problems, flag_differences, unheard_flags
+from buildlib.core.flags import effective_profile
+from buildlib.steps.context import StepContext
+from buildlib.steps.preflight import sconscript_path
+from buildlib.steps.world import Observation, read_observation
+
+
+def require_ready(context: StepContext) -> list[str]:
+    """Raises DeviceError for what would spoil the compile; gives what is only worth a warning."""
+    seen = read_observation(context.workspace, context.device.name)
+    if seen is None:
+        return []
+    require_agreeing_flags(context, seen)
+    require_directories(context, seen)
+    return unheard(context, seen)
+
+
+def require_agreeing_flags(context: StepContext, seen: Observation) -> None:
+    """Stops a compile while a function of the device's SConscript has other flags than the profile."""
+    profile = effective_profile(context.subject.catalog, context.model, context.device)
+    differences = flag_differences(seen.flags, profile)
+    if differences:
+        more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+        raise errors.DeviceError(
+            f"SConscript: {differences[0]}{more}",
+            where=f"{context.device.name}:{sconscript_path(context.device)}",
+            guide="1",
+            remedy=f"set devices.{context.device.name}.sync_sconscript to the workstation's file, or edit the device's",
+        )
+
+
+def require_directories(context: StepContext, seen: Observation) -> None:
+    """A cache that cannot be written sends tinygrad elsewhere without a word; a model directory loses the artifact."""
+    for line in directory_problems(context.device, seen.health.get("directories", {})):
+        raise errors.DeviceError(line.text, where=context.device.name, remedy=line.remedy, guide="4")
+
+
+def unheard(context: StepContext, seen: Observation) -> list[str]:
+    """A warning for each flag that the device's tinygrad does not know; an error with `strict_flags`."""
+    missing = unheard_flags(context.parts["flags"], seen.heard)
+    if missing and context.model.strict_flags:
+        raise errors.DeviceError(
+            f"the device's tinygrad does not know {', '.join(missing)}: it would be ignored without a word",
+            where=f"{context.model.name} on {context.device.name}",
+            remedy=f"unset it (models.{context.model.name}.flags), take another tinygrad, or drop strict_flags",
+        )
+    return [f"{name} is ignored: the device's tinygrad does not know it" for name in missing]
