@@ -74,12 +74,12 @@ def c_compiler(workspace: Workspace) -> CCompiler:
     place = workspace.state / "cache" / "c-compiler.json"
     stamp = digest(_candidates())
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        known = json.loads(place.read_bytes())
+        known = json.loads(files.read_sealed(place))
         if known["stamp"] == stamp and os.access(known["path"], os.X_OK):
             return CCompiler(Path(known["path"]), known["identity"])
     found = find_c_compiler(workspace.state / "toolchain")
     told = {"stamp": stamp, "path": str(found.path), "identity": found.identity}
-    files.write(place, json.dumps(told).encode())
+    files.write_sealed(place, json.dumps(told).encode())
     return found
 
 

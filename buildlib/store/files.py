@@ -13,6 +13,8 @@ from typing import IO, BinaryIO
 from buildlib.errors import StoreError
 
 BLOCK = 1 << 20
+SEAL = 32
+"""Bytes of a sha256."""
 
 
 @contextlib.contextmanager
@@ -47,6 +49,19 @@ def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replaces a file's content in one step."""
     with replacing(path, mode=mode) as file:
         file.write(data)
+
+
+def write_sealed(path: Path, data: bytes) -> None:
+    """As `write`, with the data's sha256 before it: for caches whose damage must not be believed."""
+    write(path, hashlib.sha256(data).digest() + data)
+
+
+def read_sealed(path: Path) -> bytes:
+    """The data of a sealed file. Raises OSError where there is none, ValueError where it is damaged."""
+    content = path.read_bytes()
+    if hashlib.sha256(content[SEAL:]).digest() != content[:SEAL]:
+        raise ValueError(f"{path} is damaged")
+    return content[SEAL:]
 
 
 def copy(source: Path, destination: Path, *, mode: int = 0o644) -> str:

@@ -66,7 +66,7 @@ class StatCache:
                 return
             kept = {name: entry for name, entry in self._entries.items() if os.path.exists(name)}  # noqa: PTH110
             self._dirty = False
-        files.write(self._path, msgspec.msgpack.encode(kept))
+        files.write_sealed(self._path, msgspec.msgpack.encode(kept))
 
     def _hash(self, name: str) -> str | None:
         for _ in range(3):
@@ -93,8 +93,8 @@ class StatCache:
             with self._lock:
                 if self._entries is None:
                     try:
-                        data = self._path.read_bytes()
+                        data = files.read_sealed(self._path)
                         self._entries = msgspec.msgpack.decode(data, type=dict[str, _Entry])
-                    except (OSError, msgspec.MsgspecError):
+                    except (OSError, ValueError, msgspec.MsgspecError):
                         self._entries = {}
         return self._entries

@@ -115,7 +115,7 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
         raise CatalogError((f"{path.name}: expected a readable file, got {error.strerror}",)) from error
     stamp = hashlib.sha256(raw + repr((path.name, parser_sources())).encode()).hexdigest()
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        kept = msgspec.msgpack.decode(cache.read_bytes(), type=_Cached)
+        kept = msgspec.msgpack.decode(files.read_sealed(cache), type=_Cached)
         if kept.stamp == stamp and all(environ.get(name) == value for name, value in kept.used.items()):
             return msgspec.msgpack.decode(kept.catalog, type=Catalog)
     from buildlib.core.catalog_parser import decode_catalog, parse_catalog
@@ -124,7 +124,7 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
     asked = UsedEnviron(environ)
     catalog = parse_catalog(decode_catalog(raw, path=path.name), path=path.name, environ=asked)
     with contextlib.suppress(Exception):  # a cache that can't be written costs time only
-        files.write(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)))
+        files.write_sealed(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)))
     return catalog
 
 

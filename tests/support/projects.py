@@ -254,11 +254,13 @@ def _seed_compiler(root: Path, compiler: tuple[Path, str]) -> None:
     """The C compiler was found once for all tests; trying it out takes seconds."""
     from buildlib.core.key import digest
     from buildlib.steps.toolchain import _candidates
+    from buildlib.store.files import write_sealed
 
     place = root / ".build" / "cache" / "c-compiler.json"
     place.parent.mkdir(parents=True)
     path, identity = compiler
-    place.write_text(json.dumps({"stamp": digest(_candidates()), "path": str(path), "identity": identity}))
+    told = {"stamp": digest(_candidates()), "path": str(path), "identity": identity}
+    write_sealed(place, json.dumps(told).encode())
 
 
 @cache
