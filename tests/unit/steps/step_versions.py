@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("step_versions.json")
 CODE: dict[str, tuple[str, ...]] = {
     "source": ("steps/source.py", "artifact/onnx_reader.py", "core/model_form.py"),
     "upload": ("steps/upload.py",),
-    "compile": ("steps/compile.py",),
+    "compile": ("steps/compile.py", "steps/compile_job.py", "steps/toolchain.py"),
     "pull": ("steps/pull.py",),
     "verify": (
         "steps/verify.py",
