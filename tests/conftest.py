@@ -11,10 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from buildlib.sources import sample
 from buildlib.toolchain.c_compiler import CCompiler, find_c_compiler
 from tests.support.projects import Project, moved_copy, new_project, variant
+
+# A busy machine is no failure: no example has a time limit, pytest's own is for hangs.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"

@@ -93,6 +93,7 @@ def test_latest_keys_that_are_none_are_as_good_as_absent(store: ReceiptStore, da
     assert store.latest("nopp") == {}
 
 
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b'{"stage": "compile"}', b"null"])
 def test_what_is_no_receipt_is_as_good_as_absent(store: ReceiptStore, data: bytes) -> None:
     path = store.path("compile", KEY)
     path.parent.mkdir(parents=True)
