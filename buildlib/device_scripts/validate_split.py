@@ -118,7 +118,6 @@ def check_part(part: Part) -> Iterator[Message]:
 def drive(parts: list[Part], options: argparse.Namespace, tell: Tell) -> None:
     """Feeds the frames at the rate; a frame is one call of every part."""
     import numpy as np
-    from tinygrad.helpers import GlobalCounters
 
     name = "+".join(part.role for part in parts)
     scenes = {one: value for part in parts for one, value in part.made(2).items()}
@@ -146,8 +145,7 @@ def drive(parts: list[Part], options: argparse.Namespace, tell: Tell) -> None:
                     [values["features_buffer"][:, 1:], state.reshape(1, 1, -1)], axis=1
                 )
                 scenes["features_buffer"] = values["features_buffer"]
-        took = (time.perf_counter() - started) * 1000
-        tell({"frame": number, "camera": name, "ms": took, "at": started, "mem": GlobalCounters.mem_used})
+        tell(shared.frame_message(number, name, started))
         for part, out in zip(parts, outputs, strict=True):
             for finding in shared.check_output(out, part.slices):
                 tell({"finding": {**finding, "what": f"{part.role}: {finding['what']}", "frame": number}})

@@ -116,6 +116,8 @@ class Watch:
             self.add(message["finding"])
         elif "frame" in message:
             self.frames.append(message)
+            if message["rss"]:
+                self.memory.append((message["frame"], message["rss"]))
         elif "doing" in message:
             self.doing, self.phase = message["doing"], message["phase"]
         self.proof.update(message.get("proof", {}))
@@ -270,23 +272,30 @@ def listen(seen: Watch, pid: int, reader: int) -> None:
             *lines, pending = (pending + block).split(b"\n")
             for line in lines:
                 seen.hear(json.loads(line))
-        if now - looked >= (0.05 if sys.platform == "linux" else 1.0):
+        if sys.platform != "linux" and now - looked >= 1:
             looked = now
             if (size := resident(pid)) and seen.frames:
                 seen.memory.append((len(seen.frames), size))
 
 
-def resident(pid: int) -> int:
+def resident(pid: int | str) -> int:
     """Bytes of memory that a process has now; 0 when nobody can say."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        pass
     if sys.platform == "linux":
-        return 0
+        try:
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0
     asked = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return int(asked.stdout) * 1024 if asked.stdout.strip().isdecimal() else 0
+
+
+def frame_message(number: int, camera: str, started: float) -> Message:
+    """A frame driven since `started` (perf_counter). Memory in bytes; only on Linux can the child say its own."""
+    from tinygrad.helpers import GlobalCounters
+
+    took = (time.perf_counter() - started) * 1000
+    rss = resident("self") if sys.platform == "linux" else 0
+    return {"frame": number, "camera": camera, "ms": took, "at": started, "mem": GlobalCounters.mem_used, "rss": rss}
 
 
 def judge_run(seen: Watch) -> None:
@@ -730,7 +739,6 @@ def check_output(flat: Any, slices: dict[str, slice]) -> Iterator[Message]:
 def drive(runtime: Runtime, options: argparse.Namespace, tell: Tell) -> None:
     """Feeds the frames at the rate. The cameras take turns of up to a second, so that all see the whole run."""
     import numpy as np
-    from tinygrad.helpers import GlobalCounters
 
     runtime.reset()
     cameras = list(runtime.cameras)
@@ -761,8 +769,7 @@ def drive(runtime: Runtime, options: argparse.Namespace, tell: Tell) -> None:
             report_failure(failure, tell)
             cameras.remove(camera)
             continue
-        took = (time.perf_counter() - started) * 1000
-        tell({"frame": number, "camera": camera.name, "ms": took, "at": started, "mem": GlobalCounters.mem_used})
+        tell(frame_message(number, camera.name, started))
         for finding in check_output(out, runtime.slices):
             tell({"finding": finding | {"frame": number}})
         still = still + 1 if last is not None and np.array_equal(out, last) else 0

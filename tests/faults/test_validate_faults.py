@@ -133,16 +133,16 @@ def test_one_that_exits_quietly_in_the_middle_is_no_pass(validate: Validate, spo
 
 
 def test_one_that_freezes_in_native_code_is_ended_by_the_watchdog(validate: Validate, spoil: Spoil) -> None:
-    report, log = validate(spoil("64x48=Freezes"), "--stall-limit=2")
+    report, log = validate(spoil("64x48=Freezes"), "--stall-limit=5")
     finding = the_one(report, "frozen")
-    assert finding["expected"] == "one within 2 s"
+    assert finding["expected"] == "one within 5 s"
     assert finding["got"].startswith("none in the warp of 64x48, after ")
     assert "in fault" in log, "the log shows the stack of the frozen call"
 
 
 @pytest.mark.slow
 def test_one_that_freezes_while_it_is_rehearsed_is_ended_too(validate: Validate, spoil: Spoil) -> None:
-    report, _ = validate(spoil("run_policy=FreezesAtOnce"), "--load-limit=4")
+    report, _ = validate(spoil("run_policy=FreezesAtOnce"), "--load-limit=20")
     assert the_one(report, "frozen")["got"].startswith("none in run_policy, after ")
 
 

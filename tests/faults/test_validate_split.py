@@ -71,7 +71,7 @@ def test_one_part_alone_is_driven_when_its_role_is_said(
 
 
 def test_a_policy_that_freezes_is_named(validate: Validate, spoil: Spoil) -> None:
-    report = validate(spoil("on_policy=Freezes"), "--stall-limit=2")
+    report = validate(spoil("on_policy=Freezes"), "--stall-limit=5")
     assert report["verdict"] == "frozen"
     assert report["findings"][0]["got"].startswith("none in on_policy, after ")
 
