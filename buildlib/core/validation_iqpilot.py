@@ -68,6 +68,7 @@ class _Harness(msgspec.Struct, frozen=True):
 
 class _Service(msgspec.Struct, frozen=True):
     first: float
+    began: float | None
     last: float | None
     moves: int
 
@@ -199,7 +200,16 @@ def _life(report: _Report, log: str) -> Iterator[Finding]:
             guide="9.1",
             remedy="not the artifact's fault as far as can be told: read the log",
         )
-    elif not alive and not (harness.ended == "by itself" and harness.exit == 0 and _lived(report) >= LEAST):
+    elif failed and not (dead and min(model.ended or 0.0 for model in dead) < harness.seconds - 1.0):
+        yield refuse(
+            "harness_says_no",
+            "the harness ended with an error",
+            expected="exit status 0",
+            found=f"exit status {harness.exit}" + (f": {last}" if last else ""),
+            guide="9.1",
+            remedy=f"read the log; {REBUILD_SAME}",
+        )
+    elif not alive and not (harness.ended == "by itself" and harness.exit == 0):
         state = " and became a zombie" if any(model.state == "Z" for model in dead) else ""
         yield refuse(
             "died",
@@ -208,15 +218,6 @@ def _life(report: _Report, log: str) -> Iterator[Finding]:
             found=f"gone after {_lived(report):.1f} s: {last}" if last else f"gone after {_lived(report):.1f} s",
             guide="11",
             remedy=_LAUNCH,
-        )
-    elif failed:
-        yield refuse(
-            "harness_says_no",
-            "the harness ended with an error",
-            expected="exit status 0",
-            found=f"exit status {harness.exit}" + (f": {last}" if last else ""),
-            guide="9.1",
-            remedy=f"read the log; {REBUILD_SAME}",
         )
     elif _lived(report) < (LEAST if harness.ended == "by itself" else asked.seconds) and report.models:
         yield refuse(
@@ -293,9 +294,15 @@ def _idle(model: _Model) -> bool:
 
 
 def _lived(report: _Report) -> float:
-    """Seconds from the moment at which a process held the artifact to its last sign of life."""
+    """Seconds of work: from the first message to the last sign of life of a process that held the artifact.
+
+    From the process's start where it has no queue, or died before its first message.
+    """
+    service = report.services.get(MODEL_SERVICE)
+    began = service.began if service is not None and service.began is not None else 0.0
     holders = [model for model in report.models if model.holds]
-    return max((min(model.last, report.harness.seconds + 1) - model.first for model in holders), default=0.0)
+    ends = [min(model.last, report.harness.seconds + 1) - max(model.first, began) for model in holders]
+    return max(0.0, *ends) if ends else 0.0
 
 
 def _last_words(log: str) -> str:

@@ -9,12 +9,14 @@ the model process itself; this process watches both from outside, through /proc,
 It judges nothing: the report holds observations, and the workstation says what they mean.
 
 The report is written whatever happened, by rename:
-  harness    path, sha256, exit, ended: "by itself", "stopped" (on time), "told" (from outside), or "killed"; seconds
+  harness    path, sha256, exit, ended: "by itself", "stopped" (on time, by Ctrl-C), "told" (from outside), or
+             "killed"; seconds
   artifacts  path, asked, before and after: {sha256, inode, size, times}; moved: seconds after which it was another file
   models     each model process: pid, name, older (than this run), holds {path: "open" or "mapped"}, others (artifacts
              that are not asked for), first, last, ended, state, cpu [(seconds, seconds of processor)]
   selection  [(seconds, file names, sha256)] of the active bundle: at the start and after each change
-  services   {name: {first, last, moves}}: message queues whose writer moved, in seconds; null where there is no queue
+  services   {name: {first, began, last, moves}}: message queues, in seconds: found, first and last message; null where
+             there is no queue
   onroad     [(seconds, text)] of IsOnroad: at the start, after each change, and at the end
   asked      seconds, start_limit
 
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MODEL_NAMES = ("modeld", "iqmodeld")
-SERVICES = ("modelV2", "livePose", "iqPlan")
+MODEL_SERVICE = "modelV2"
+SERVICES = (MODEL_SERVICE, "livePose", "iqPlan")
 LOOK = 0.02  # at known processes: while an artifact is read, its file is open
 LOOK_ROUND = 0.2  # for new processes, parameters, queues
 LONGEST_STOP = 8.0
@@ -94,6 +97,17 @@ class Watch:
         if any(artifact.path not in held for artifact in self.artifacts):
             return None
         return min(model.first for model in self.models() if model.holds)
+
+    def working(self) -> float | None:
+        """Since when the model works: its first message. Before that it may still be loading.
+
+        Where it has no message queue, nobody can tell: then so much later than the proof as a load may take.
+        """
+        since = self.proven()
+        service = self.services[MODEL_SERVICE]
+        if since is None or (service is not None and service["began"] is None):
+            return None
+        return float(service["began"]) if service else since + float(self.options.quiet_start)
 
     def models(self) -> list[Model]:
         return [one for one in self.processes.values() if one.named or one.holds or one.others]
@@ -174,8 +188,9 @@ class Watch:
             if writer is None:
                 continue
             if self.services[name] is None:
-                self.services[name] = {"first": self.now(), "last": None, "moves": 0}
+                self.services[name] = {"first": self.now(), "began": None, "last": None, "moves": 0}
             elif self.writers.get(name) != writer:
+                self.services[name]["began"] = self.services[name]["began"] or self.now()
                 self.services[name]["last"] = self.now()
                 self.services[name]["moves"] += 1
             self.writers[name] = writer
@@ -272,14 +287,14 @@ def run(options: argparse.Namespace) -> Watch:
 
 def long_enough(seen: Watch, options: argparse.Namespace) -> bool:
     """True when the run has shown what it can: the model lived its time, or died, or never took the artifact."""
-    since = seen.proven()
-    if since is None:
-        return seen.now() > float(options.start_limit)
-    if seen.now() - since >= float(options.seconds):
+    since = seen.working()
+    if since is None and seen.now() > float(options.start_limit):
+        return True
+    if since is not None and seen.now() - since >= float(options.seconds):
         return True
     holders = [model for model in seen.models() if model.holds]
     # A dead model is not waited for; the harness may have words to say about it.
-    return all(model.ended is not None and seen.now() - model.ended > 2.0 for model in holders)
+    return bool(holders) and all(model.ended is not None and seen.now() - model.ended > 2.0 for model in holders)
 
 
 def start(options: argparse.Namespace) -> subprocess.Popen[bytes]:
@@ -313,13 +328,13 @@ def stop(harness: subprocess.Popen[bytes], seen: Watch, patience: float) -> bool
         with contextlib.suppress(subprocess.TimeoutExpired):
             harness.wait(wait)
             break
-    polite = harness.poll() is not None
+    polite = harness.poll() is not None and number == signal.SIGINT
     for pid, model in seen.processes.items():
         stat = stat_of(pid)
         if stat and stat["started"] == model.started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-    if not polite:
+    if harness.poll() is None:
         harness.kill()
         harness.wait()
     return polite
@@ -500,6 +515,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--directory", help="to run the harness in")
     parser.add_argument("--seconds", type=float, default=10.0, help="that the model shall live with the artifact")
     parser.add_argument("--start-limit", type=float, default=90.0, help="seconds until it must have taken it")
+    parser.add_argument("--quiet-start", type=float, default=30.0, help="seconds of a load where no messages tell")
     parser.add_argument("--report", required=True)
     return parser.parse_args(arguments)
 

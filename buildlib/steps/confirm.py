@@ -25,7 +25,7 @@ def run(context: StepContext) -> Outcome:
     incoming.mkdir(parents=True, exist_ok=True)
     with serving(context.workspace, settings):
         for entry in entries:
-            into = incoming / f"confirm-{entry.sha256[:16]}"
+            into = incoming / f"confirm-{entry.sha256[:16]}-{context.model.name}"
             done = redownload(entry, former, into, surroundings(context), timeout=settings.confirm_timeout)
             done.path.unlink(missing_ok=True)
             confirmed[entry.file_name] = {

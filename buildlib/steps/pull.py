@@ -35,7 +35,7 @@ def run(context: StepContext) -> Outcome:
 
 
 def _fetch(context: StepContext, remote: str, sha256: str, size: int) -> None:
-    incoming = context.workspace.state / "incoming" / f"{sha256}.part"
+    incoming = context.workspace.state / "incoming" / f"{sha256}-{context.model.name}.part"
     incoming.parent.mkdir(parents=True, exist_ok=True)
     context.link().fetch(remote, incoming, sha256=sha256, size=size, on_progress=context.progress())
     context.workspace.blobs.adopt(incoming, sha256)

@@ -67,7 +67,7 @@ def _look_into(context: StepContext, role: str, sha256: str, name: str) -> dict[
 def _take(context: StepContext, role: str, source: Source) -> dict[str, Any]:
     """Fetches a source and moves it into the store; what an earlier, cut fetch left is taken up again."""
     kind = sources.kind_of(source)
-    into = _incoming(context) / f"{context.key[:16]}-{role}.onnx"
+    into = _incoming(context) / f"{context.key[:16]}-{context.model.name}-{role}.onnx"
     surroundings = source_context(
         context.workspace, context.subject, role, events=context.events, cancel=context.services.cancel
     )

@@ -5,7 +5,7 @@ Wishes make them go wrong, each a key of `data/stand-in/iqpilot.json`:
            stays_onroad, select_other_at (other: a bundle), reset_at, replace_at (replace: a name; and_back),
            crash_file_at (crash: text), comm_issue_at
   model    runs (another file's name), real (load with tinygrad), keeps_open, sends_nothing, raise_at (error: text),
-           freeze_at
+           freeze_at, stops_pose_at (livePose is sent no more), others_file (another file, mapped beside its own)
 Times are seconds after the start of either.
 """
 

@@ -42,6 +42,7 @@ class Queue:
         self.file = self.path.open("r+b")
         self.map = mmap.mmap(self.file.fileno(), 64)
         self.sent = 0
+        self.name = name
 
     def send(self) -> None:
         self.sent += 1
@@ -87,6 +88,9 @@ def main() -> None:
         file.close()
     if sum(mapped[:4096]) < 0:
         return
+    if wishes.get("others_file"):
+        other = (path.parent / wishes["others_file"]).open("rb")
+        print(f"beside it {other.name}", flush=True)
     step = real_runtime(path) if wishes.get("real") else lambda: sum(range(20000))
     queues = [] if wishes.get("sends_nothing") else [Queue("modelV2"), Queue("livePose")]
     began = time.monotonic()
@@ -99,7 +103,8 @@ def main() -> None:
             time.sleep(1000)
         step()
         for queue in queues:
-            queue.send()
+            if queue.name != "livePose" or now < wishes.get("stops_pose_at", 1e9):
+                queue.send()
         time.sleep(0.05)
 
 
