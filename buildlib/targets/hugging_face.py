@@ -11,8 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
-import msgspec
-
 from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
@@ -23,19 +21,11 @@ from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Pub
 from buildlib.store import files
 from buildlib.targets import publication
 from buildlib.targets.hub import Hub, HubCommit, Moved, Operations
+from buildlib.targets.hub_memory import Memory, Seen, artifact_path, entries_of
 from buildlib.targets.publication import FilePlan, ManifestPlan, Plan
 
 TRIES = 2
 """A publish starts anew once when somebody committed in between."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What a commit held: manifest -> bytes, path of an artifact -> sha256."""
-
-    commit: str
-    manifests: dict[str, bytes]
-    files: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,12 +41,12 @@ class HuggingFace:
     def __init__(self, settings: TargetSettings, state: Path, endpoint: str | None = None) -> None:
         self.name = settings.name
         self._settings = settings
-        self._state = state / "seen.json"
         self._hub = Hub(settings.repository, settings.branch, endpoint)
+        self._memory = Memory(settings, self._hub, state / "seen.json")
 
     def observe(self, model: Model) -> Observation:
         """What was seen last."""
-        seen = self._remembered()
+        seen = self._memory.remembered()
         if seen is None:
             empty: dict[str, dict[str, Entry]] = {path: {} for path in self._settings.manifests}
             return Observation(entries=empty, files={}, problems=(f"{self._hub.repository} was not looked at yet",))
@@ -67,7 +57,7 @@ class HuggingFace:
             except (KeyError, BuildError) as error:
                 entries[path] = {}
                 problems.append(error.headline() if isinstance(error, BuildError) else f"{path}: no such manifest")
-        paths = {name: self._path(model, name) for name in model.artifacts.values()}
+        paths = {name: artifact_path(self._settings, model, name) for name in model.artifacts.values()}
         found = {name: seen.files[path] for name, path in paths.items() if path in seen.files}
         return Observation(entries=entries, files=found, problems=tuple(problems))
 
@@ -77,7 +67,7 @@ class HuggingFace:
         plan, base = None, "not reached"
         try:
             base = self._hub.head()
-            seen = self._look(base, request.model)
+            seen = self._memory.look(base, request.model)
             plan = self._plan(request, seen)
             self._check_conflict(request, seen)
         except TargetError as error:
@@ -95,7 +85,7 @@ class HuggingFace:
         """Publishes one model. Replayed once, from the start, when somebody else committed in between."""
 
         def propose(base: str) -> _Proposal:
-            seen = self._look(base, request.model)
+            seen = self._memory.look(base, request.model)
             plan = self._plan(request, seen)
             self._check_conflict(request, seen)
             operations = Operations(
@@ -104,7 +94,7 @@ class HuggingFace:
                 copy={},
             )
             published = Published(
-                changed=True, commit=None, files=plan.published(), former=self._entries_of(seen, request.model)
+                changed=True, commit=None, files=plan.published(), former=entries_of(seen, request.model)
             )
             return _Proposal(message=self._message(request, plan), operations=operations, published=published)
 
@@ -121,7 +111,7 @@ class HuggingFace:
 
         def propose(base: str) -> _Proposal:
             parent = self._parent_of_last(model)
-            seen, old = self._look(base, model), self._look(parent, model, remember=False)
+            seen, old = self._memory.look(base, model), self._memory.look(parent, model, remember=False)
             former = {path: publication.entries_in(data, path, model) for path, data in old.manifests.items()}
             change = publication.change_back(model, publication.former_entries(former))
             after = {path: change.apply(data, path) for path, data in seen.manifests.items()}
@@ -134,7 +124,7 @@ class HuggingFace:
             return _Proposal(
                 message=f"{message}\n\nUnpublished: {model.name}",
                 operations=operations,
-                published=Published(changed=True, commit=None, files=(), former=self._entries_of(seen, model)),
+                published=Published(changed=True, commit=None, files=(), former=entries_of(seen, model)),
             )
 
         return self._carry_out(model, propose, events or Silent(), cancel)
@@ -142,13 +132,13 @@ class HuggingFace:
     def manifests(self) -> Mapping[str, bytes]:
         """The manifests of the branch's commit."""
         base = self._hub.head()
-        return {path: self._manifest(base, path) for path in self._settings.manifests}
+        return {path: self._memory.manifest(base, path) for path in self._settings.manifests}
 
     def start_catalog(self, make: MakeCatalog, events: Events | None = None, cancel: Event | None = None) -> Published:
         """Adds a new catalog's manifests in a commit of their own."""
 
         def propose(base: str) -> _Proposal:
-            catalog = make({path: self._manifest(base, path) for path in self._settings.manifests})
+            catalog = make({path: self._memory.manifest(base, path) for path in self._settings.manifests})
             there = {one.path: self._hub.read(base, one.path) for one in catalog.manifests}
             publication.check_catalog_paths(catalog, there)
             new = {one.path: one.data for one in catalog.manifests if there[one.path] is None}
@@ -187,7 +177,7 @@ class HuggingFace:
         """Reads back what the hub holds now, and remembers it."""
         done = proposal.published
         if model is not None:
-            seen = self._look(commit, model)
+            seen = self._memory.look(commit, model)
             wrong = [file for file in done.files if changed and seen.files.get(file.path, file.sha256) != file.sha256]
             if wrong:
                 raise TargetError(
@@ -197,26 +187,10 @@ class HuggingFace:
                     got=seen.files[wrong[0].path],
                     remedy=f"doit unpublish {model.name}, then publish again",
                 )
-            done = dataclasses.replace(done, entries=self._entries_of(seen, model))
+            done = dataclasses.replace(done, entries=entries_of(seen, model))
         if not changed:
             return dataclasses.replace(done, changed=False, commit=commit, former=())
         return dataclasses.replace(done, commit=commit, paths=proposal.operations.paths)
-
-    def _look(self, commit: str, model: Model, *, remember: bool = True) -> Seen:
-        """What a commit holds of a model. remember: it is the branch's own."""
-        manifests = {path: self._manifest(commit, path) for path in self._settings.manifests}
-        paths = tuple(self._path(model, name) for name in model.artifacts.values())
-        there = self._hub.files(commit, paths)
-        seen = Seen(
-            commit=commit,
-            manifests=manifests,
-            files={path: self._hub.sha256(commit, file) for path, file in there.items()},
-        )
-        known = self._remembered()
-        others = {path: sha256 for path, sha256 in (known.files if known else {}).items() if path not in paths}
-        if remember:
-            self._remember(dataclasses.replace(seen, files={**others, **seen.files}))
-        return seen
 
     def _plan(self, request: Request, seen: Seen) -> Plan:
         settings, model = self._settings, request.model
@@ -251,7 +225,7 @@ class HuggingFace:
                 remedy="run doit again; it restores the file from the content store",
                 guide="12",
             )
-        path = self._path(request.model, artifact.file_name)
+        path = artifact_path(self._settings, request.model, artifact.file_name)
         url = release.file_url(self._settings, request.model, path)
         if url is None and (not self._settings.manifests or request.new_bundle is not None):
             url = self._hub.url(path)
@@ -321,33 +295,6 @@ class HuggingFace:
             trailers.append(f"Tinygrad: {request.tinygrad}")
             trailers.append(f"Catalog: {release.fixed_part(self._settings.directory)}")
         return request.message + "\n\n" + "\n".join(trailers)
-
-    def _manifest(self, commit: str, path: str) -> bytes:
-        data = self._hub.read(commit, path)
-        if data is None:
-            raise TargetError(
-                "no such manifest in the repository",
-                where=f"{self._hub.repository}/{path}",
-                remedy="correct `manifests` of the target in models.yaml, or commit the manifest first",
-            )
-        return data
-
-    def _path(self, model: Model, name: str) -> str:
-        return f"{release.directory(self._settings, model)}/{name}"
-
-    def _entries_of(self, seen: Seen, model: Model) -> tuple[Entry, ...]:
-        found = {path: publication.entries_in(data, path, model) for path, data in seen.manifests.items()}
-        return publication.former_entries(found)
-
-    def _remembered(self) -> Seen | None:
-        try:
-            return msgspec.json.decode(self._state.read_bytes(), type=Seen)
-        except (OSError, msgspec.DecodeError):
-            return None
-
-    def _remember(self, seen: Seen) -> None:
-        self._state.parent.mkdir(parents=True, exist_ok=True)
-        files.write(self._state, msgspec.json.encode(seen))
 
 
 def _trailer(commit: HubCommit, key: str) -> str | None:

@@ -25,6 +25,9 @@ from buildlib.targets.split import Split
 from tests.integration.publish_kit import Desk, copy_sandbox, fetch_back, git, model
 from tests.support.hub import REPOSITORY, HubServer
 
+# The hub's own library, on its own HTTP client.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
+
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
 

@@ -10,9 +10,11 @@ import subprocess
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from buildlib.core.catalog import Bundle, Model, SampleSource, Target
 from buildlib.core.manifest import Entry, read_entry
+from buildlib.errors import TargetError
 from buildlib.ports.source import SourceContext
 from buildlib.ports.target import Artifact, Request
 from buildlib.sandbox import Sandbox
@@ -167,3 +169,15 @@ def hook(repository: Path, name: str, script: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text("#!/bin/sh\n" + script)
     as_owner(path)
+
+
+def refused(desk: Desk, match: str, remedy: str) -> None:
+    """Publish and inspect both refuse in one line with its remedy, and change nothing."""
+    before = desk.snapshot()
+    with pytest.raises(TargetError, match=match) as caught:
+        desk.target.publish(desk.request("nopp", b"an artifact\n"))
+    assert remedy in (caught.value.remedy or "")
+    assert "\n" not in caught.value.headline()
+    assert desk.snapshot() == before
+    state = desk.target.inspect(desk.request("nopp", b"an artifact\n"))
+    assert any(caught.value.what.split(":")[0] in check.what for check in state.refused), state.refused

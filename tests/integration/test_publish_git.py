@@ -2,18 +2,14 @@
 
 import dataclasses
 import hashlib
-import random
-import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from buildlib.errors import Cancelled, RailRefused, TargetError
-from buildlib.sandbox.server import FileServer
-from tests.integration.publish_kit import Desk, fetch_back, git, hook, model
+from buildlib.errors import RailRefused, TargetError
+from tests.integration.publish_kit import Desk, git, hook, model
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = b"an artifact\n" * 1000
@@ -260,174 +256,6 @@ def test_manifests_that_a_sparse_checkout_leaves_out_are_read_from_the_commit(de
     assert git(desk.clone, "status", "--porcelain") == ""
 
 
-# -- a repository that is not as it should be ------------------------------------------------------------------------
-
-
-def refused(desk: Desk, match: str, remedy: str) -> None:
-    before = desk.snapshot()
-    with pytest.raises(TargetError, match=match) as caught:
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert remedy in (caught.value.remedy or "")
-    assert "\n" not in caught.value.headline()
-    assert desk.snapshot() == before
-    state = desk.target.inspect(desk.request("nopp", ARTIFACT))
-    assert any(caught.value.what.split(":")[0] in check.what for check in state.refused), state.refused
-
-
-def test_staged_changes_are_refused(desk: Desk) -> None:
-    (desk.clone / "notes.txt").write_text("x")
-    git(desk.clone, "add", "notes.txt")
-    refused(desk, r"changes are staged: notes\.txt", "git restore --staged")
-
-
-def test_a_detached_head_is_refused(desk: Desk) -> None:
-    git(desk.clone, "switch", "-q", "--detach")
-    refused(desk, "HEAD is detached", "git switch main")
-
-
-def test_another_branch_is_refused(desk: Desk) -> None:
-    git(desk.clone, "switch", "-qc", "topic")
-    refused(desk, 'on branch "topic", expected "main"', "git switch main")
-
-
-@pytest.mark.parametrize(
-    ("command", "what"), [("rebase", "a rebase"), ("merge", "a merge"), ("cherry-pick", "a cherry-pick")]
-)
-def test_what_stopped_at_a_conflict_is_refused(desk: Desk, command: str, what: str) -> None:
-    git(desk.clone, "switch", "-qc", "topic")
-    for branch, text in (("topic", "theirs"), ("main", "ours")):
-        git(desk.clone, "switch", "-q", branch)
-        (desk.clone / "notes.txt").write_text(text)
-        git(desk.clone, "add", "notes.txt")
-        git(desk.clone, "commit", "-qm", text)
-    git(desk.clone, "push", "-q", "origin", "main")
-    git(desk.clone, command, "topic", check=False)
-    before = desk.snapshot()
-    with pytest.raises(TargetError, match=f"{what} is under way"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    state = desk.target.inspect(desk.request("nopp", ARTIFACT))
-    assert f"git {command} --abort" in [check.remedy and check.remedy.rpartition(": ")[2] for check in state.refused]
-    assert desk.snapshot() == before
-
-
-def test_a_shallow_clone_is_refused(desk: Desk, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "-q", "--depth=1", f"file://{desk.sandbox.origin}", "shallow")
-    refused(desk.with_settings(repository=str(tmp_path / "shallow"), author="A <a@b>"), "shallow", "--unshallow")
-
-
-def test_no_identity_is_refused_and_an_author_in_the_settings_is_one(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
-    git(desk.clone, "config", "--remove-section", "user")
-    refused(desk, "does not know who commits", "git config user.name")
-    desk.with_settings(author="Pub Lisher <pub@example.org>").target.publish(desk.request("nopp", ARTIFACT))
-    assert git(desk.sandbox.origin, "log", "-1", "--format=%an %ce", "main") == "Pub Lisher pub@example.org"
-
-
-def test_unpushed_commits_of_others_are_refused(desk: Desk) -> None:
-    git(desk.clone, "commit", "-q", "--allow-empty", "-m", "mine")
-    refused(desk, r"1 commit\(s\) of yours are not pushed", "git push")
-
-
-def test_an_unreachable_remote_is_refused(desk: Desk) -> None:
-    git(desk.clone, "remote", "set-url", "origin", str(desk.sandbox.root / "nowhere.git"))
-    before = git(desk.clone, "status", "--porcelain=v2", "--branch")
-    with pytest.raises(TargetError, match="cannot be fetched"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert git(desk.clone, "status", "--porcelain=v2", "--branch") == before
-
-
-@pytest.mark.parametrize("name", ["pre-commit", "commit-msg", "prepare-commit-msg", "pre-push"])
-def test_a_hook_that_fails_refuses_and_its_words_are_shown(desk: Desk, name: str) -> None:
-    hook(desk.clone / ".git", name, "echo 'error: not on a Friday' >&2\nexit 1\n")
-    before = desk.snapshot()
-    with pytest.raises(TargetError, match="not on a Friday"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert desk.snapshot() == before
-    assert desk.target.observe(model("nopp")).unpushed is None
-
-
-def test_a_hook_that_changes_the_commit_is_refused(desk: Desk) -> None:
-    hook(desk.clone / ".git", "pre-commit", "echo x > added.txt && git add added.txt && rm added.txt\n")
-    before = desk.snapshot()
-    with pytest.raises(TargetError, match=r"changed what is to be committed.*added\.txt"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert desk.snapshot() == before
-
-
-def test_a_remote_that_declines_leaves_nothing_behind(desk: Desk) -> None:
-    hook(desk.sandbox.origin, "pre-receive", "echo 'no right to push' >&2\nexit 1\n")
-    before = desk.snapshot()
-    with pytest.raises(TargetError, match=r"refused the push.*no right to push"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert desk.snapshot() == before
-    assert desk.target.observe(model("nopp")).unpushed is None
-
-
-def test_a_push_of_unknown_outcome_is_known_as_unpushed_and_ended_by_the_next_run(desk: Desk) -> None:
-    # The remote vanishes between fetch and push.
-    gone = desk.sandbox.root / "gone.git"
-    hook(desk.clone / ".git", "pre-push", f"mv '{desk.sandbox.origin}' '{gone}'\nexit 1\n")
-    with pytest.raises(TargetError, match="not known to be pushed"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    gone.rename(desk.sandbox.origin)
-    (desk.clone / ".git" / "hooks" / "pre-push").unlink()
-    unpushed = desk.target.observe(model("nopp")).unpushed
-    assert unpushed is not None
-    assert git(desk.clone, "status", "--porcelain") == ""
-    published = desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert published.changed
-    assert desk.target.observe(model("nopp")).unpushed is None
-    assert git(desk.sandbox.origin, "rev-list", "--count", "main") == "2"
-
-
-def test_abandon_drops_the_unpushed_commit(desk: Desk) -> None:
-    gone = desk.sandbox.root / "gone.git"
-    hook(desk.clone / ".git", "pre-push", f"mv '{desk.sandbox.origin}' '{gone}'\nexit 1\n")
-    with pytest.raises(TargetError):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    unpushed = desk.target.observe(model("nopp")).unpushed
-    assert desk.target.abandon(model("nopp")) == unpushed
-    assert desk.target.observe(model("nopp")).unpushed is None
-    assert desk.target.abandon(model("nopp")) is None
-
-
-def test_an_artifact_path_changed_by_hand_is_refused(desk: Desk) -> None:
-    (desk.clone / desk.artifact_path("nopp")).write_bytes(b"by hand")
-    refused(desk, "was changed or put there by hand", "git restore")
-
-
-def test_an_uncommitted_edit_of_the_same_entry_is_refused(desk: Desk) -> None:
-    selector = desk.clone / MANIFESTS[1]
-    selector.write_bytes(selector.read_bytes().replace(desk.entry("nopp").sha256.encode(), b"d" * 64))
-    refused(desk, "uncommitted edit of the same entry", "git restore")
-
-
-def test_no_repository_or_an_unmounted_share_is_told(desk: Desk, tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match="not there"):
-        desk.with_settings(repository=str(tmp_path / "gone")).target.observe(model("nopp"))
-    (tmp_path / "plain").mkdir()
-    with pytest.raises(TargetError, match="not a git work tree"):
-        desk.with_settings(repository=str(tmp_path / "plain")).target.observe(model("nopp"))
-
-
-def test_a_git_dir_in_the_environment_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_DIR", str(desk.sandbox.origin))
-    with pytest.raises(TargetError, match="GIT_DIR is set"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-
-
-def test_a_set_cancel_event_stops_before_anything_happens(desk: Desk) -> None:
-    cancel = threading.Event()
-    cancel.set()
-    before = desk.snapshot()
-    with pytest.raises(Cancelled):
-        desk.target.publish(desk.request("nopp", ARTIFACT), cancel=cancel)
-    assert desk.snapshot() == before
-
-
 # -- rails, storage, new bundles, the way back -----------------------------------------------------------------------
 
 
@@ -462,37 +290,6 @@ def test_plain_files_over_a_hosts_limit_are_refused(desk: Desk, monkeypatch: pyt
         desk.target.publish(desk.request("nopp", ARTIFACT))
     assert "lfs or chunks" in str(caught.value)
     assert desk.snapshot() == before
-
-
-def test_chunks_replace_the_whole_file_and_carry_openpilots_names(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("buildlib.core.release.CHUNK_SIZE", 5000)
-    monkeypatch.setattr("buildlib.core.release.chunk_names.__defaults__", (5000,))
-    chunked = desk.with_settings(large_files="chunks")
-    request = desk.request("nopp", ARTIFACT)
-    published = chunked.target.publish(request)
-    path = desk.artifact_path("nopp")
-    assert published.paths == (
-        *MANIFESTS,
-        path,
-        *(f"{path}.chunk0{n}of03" for n in (1, 2, 3)),
-        f"{path}.chunkmanifest",
-    )
-    pieces = b"".join((desk.clone / f"{path}.chunk0{n}of03").read_bytes() for n in (1, 2, 3))
-    assert pieces == ARTIFACT
-    assert (desk.clone / f"{path}.chunkmanifest").read_text() == "3"
-    assert not (desk.clone / path).exists()
-    entry = desk.entry("nopp")
-    assert entry.sha256 == request.artifacts[0].sha256
-    assert [chunk.file_name for chunk in entry.chunks] == [
-        f"driving_supercombo_nopp.pkl.chunk0{n}of03" for n in (1, 2, 3)
-    ]
-    wanted = {request.artifacts[0].file_name: request.artifacts[0].sha256}
-    assert chunked.target.observe(model("nopp")).holds(wanted)
-    assert not chunked.target.publish(request).changed
-    shorter = chunked.target.publish(desk.request("nopp", ARTIFACT[:9000]))
-    assert f"{path}.chunk01of02" in shorter.paths
-    assert not (desk.clone / f"{path}.chunk03of03").exists()
-    assert git(desk.clone, "status", "--porcelain") == ""
 
 
 def test_a_new_model_gets_a_bundle_in_both_manifests(desk: Desk) -> None:
@@ -538,94 +335,3 @@ def test_unpublish_brings_back_artifact_and_entries_byte_for_byte_once(desk: Des
     assert git(desk.clone, "status", "--porcelain") == ""
     with pytest.raises(TargetError, match="unpublished already"):
         desk.target.unpublish(model("nopp"), "again")
-
-
-def test_git_lfs_stages_a_pointer_and_the_server_gets_the_file_first(desk: Desk) -> None:
-    with FileServer(desk.sandbox.origin, desk.sandbox.root / "served") as server:
-        git(desk.clone, "lfs", "install", "--local", "--skip-repo")
-        git(desk.clone, "config", "lfs.url", server.lfs_url)
-        (desk.clone / ".gitattributes").write_text("*.pkl filter=lfs diff=lfs merge=lfs -text\n")
-        git(desk.clone, "add", ".gitattributes")
-        git(desk.clone, "commit", "-qm", "Track pickles with LFS")
-        git(desk.clone, "push", "-q")
-        request = desk.request("nopp", ARTIFACT)
-        published = desk.target.publish(request)
-        assert published.paths == (*MANIFESTS, desk.artifact_path("nopp"))
-        sha256 = request.artifacts[0].sha256
-        assert f"oid sha256:{sha256}\nsize {len(ARTIFACT)}" in desk.shown("nopp").decode()
-        assert (desk.sandbox.root / "served" / "lfs" / sha256).read_bytes() == ARTIFACT
-        assert (desk.clone / desk.artifact_path("nopp")).read_bytes() == ARTIFACT
-        assert desk.target.observe(model("nopp")).holds({request.artifacts[0].file_name: sha256})
-        assert not desk.target.publish(request).changed
-        assert git(desk.clone, "status", "--porcelain", "--", desk.artifact_path("nopp")) == ""
-
-
-def tracked_by_lfs(desk: Desk) -> None:
-    (desk.clone / ".gitattributes").write_text("*.pkl filter=lfs diff=lfs merge=lfs -text\n")
-    git(desk.clone, "add", ".gitattributes")
-    git(desk.clone, "commit", "-qm", "Track pickles with LFS")
-    git(desk.clone, "push", "-q", "--no-verify")
-
-
-def test_lfs_that_is_not_installed_is_refused(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tracked_by_lfs(desk)
-    git(desk.clone, "lfs", "install", "--local", "--skip-repo")
-    before = desk.snapshot()
-    here = tmp_path / "bin"
-    here.mkdir()
-    for program in ("git", "sh"):
-        (here / program).symlink_to(str(shutil.which(program)))
-    with monkeypatch.context() as patched:
-        patched.setenv("PATH", str(here))
-        with pytest.raises(TargetError, match="git-lfs, which is not installed") as caught:
-            desk.target.publish(desk.request("nopp", ARTIFACT))
-        state = desk.target.inspect(desk.request("nopp", ARTIFACT))
-    assert "git lfs install" in (caught.value.remedy or "")
-    assert any("git-lfs" in check.what for check in state.refused)
-    assert desk.snapshot() == before
-
-
-def test_lfs_whose_filter_is_not_configured_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    tracked_by_lfs(desk)
-    for scope in ("GLOBAL", "SYSTEM"):
-        monkeypatch.setenv(f"GIT_CONFIG_{scope}", "/dev/null")
-    refused(desk, "git-lfs, which is not installed", "git lfs install")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("storage", ["lfs", "chunks"])
-def test_an_artifact_of_the_real_size_arrives_whole(desk: Desk, tmp_path: Path, storage: str) -> None:
-    data = random.Random(119).randbytes(119_000_000)
-    with FileServer(desk.sandbox.origin, desk.sandbox.root / "served", port=desk.sandbox.port) as server:
-        if storage == "lfs":
-            tracked_by_lfs(desk)
-            git(desk.clone, "lfs", "install", "--local", "--skip-repo")
-            git(desk.clone, "config", "lfs.url", server.lfs_url)
-        desk = desk.with_settings(large_files=storage)
-        request = desk.request("nopp", data)
-        published = desk.target.publish(request)
-        assert len(published.entries[0].chunks) == (3 if storage == "chunks" else 0)
-        wanted = {request.artifacts[0].file_name: request.artifacts[0].sha256}
-        assert desk.target.observe(model("nopp")).holds(wanted)
-        assert not desk.target.publish(request).changed
-        fetch_back(tmp_path / "back")(published.entries[0], published.former)
-        # Artifacts that were committed before .gitattributes are modified to git; ours must not be.
-        assert git(desk.clone, "status", "--porcelain", "--", *published.paths) == ""
-        largest = max(
-            int(size)
-            for size in git(
-                desk.sandbox.origin, "cat-file", "--batch-check=%(objectsize)", "--batch-all-objects"
-            ).split()
-        )
-        assert largest < 50 * 2**20
-        assert desk.target.unpublish(model("nopp"), "Take back").changed
-
-
-def test_an_lfs_server_that_refuses_leaves_origin_without_the_manifest(desk: Desk) -> None:
-    git(desk.clone, "config", "lfs.url", "http://127.0.0.1:9/lfs")
-    git(desk.clone, "config", "lfs.transfer.maxretries", "1")
-    tracked_by_lfs(desk)
-    before = desk.snapshot()
-    with pytest.raises(TargetError, match="LFS server did not take"):
-        desk.target.publish(desk.request("nopp", ARTIFACT))
-    assert desk.snapshot() == before

@@ -17,6 +17,9 @@ from tests.support.hub import REPOSITORY, HubServer
 
 pytest.importorskip("huggingface_hub", reason="needs the extra huggingface")
 
+# The hub's own library, on its own HTTP client.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
+
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
 
