@@ -90,10 +90,16 @@ def _drive(text: str, attestation: Attestation | None, reason: str | None) -> tu
 
 
 def _confirmed(judged: Mapping[str, Judgement], after: Attestation | None) -> tuple[str, bool, str]:
-    text, done, evidence = _stage(judged, "confirm", "redownloaded and validated one more time", lambda r: "by its URL")
+    text, done, evidence = _stage(judged, "confirm", "redownloaded and validated one more time", _where)
     if done and after is not None:
         evidence += f"; seen on the road by {after.by}"
     return text, done, evidence
+
+
+def _where(result: dict[str, Any]) -> str:
+    on_device = result.get("on_device", {})
+    by = f"by {on_device['device']}'s selector" if "device" in on_device else "on no device"
+    return f"by its URL, {by}"
 
 
 def _flags(differ: list[str] | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from buildlib.core.catalog import Device, Profile
+from buildlib.core.confirmation import endangered
 
 COMPILE_SPACE = 600_000_000
 """Bytes that a model of unknown size needs on a device: its ONNX, what is made of it, installed, and a backup."""
@@ -98,6 +99,7 @@ def examine(
     yield from _flags(device, profile, answer.get("flags"))
     yield from _directories(device, health, need)
     yield from _state(device, health, now)
+    yield from _selector(device, health, answer.get("files", {}))
     yield from _leftovers(health)
 
 
@@ -153,6 +155,13 @@ def _state(device: Device, health: Mapping[str, Any], now: float) -> Iterator[Li
         yield Line("ok", f"power saving is {state}, and off during compiles")
     name = active_model(health.get("active_bundle"))
     yield Line("note", f"active model: {name}" if name else "no active model")
+
+
+def _selector(device: Device, health: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[Line]:
+    folder = f"{device.paths.models}/"
+    installed = {path.removeprefix(folder): entry["sha256"] for path, entry in files.items() if entry}
+    for text in endangered(health, installed):
+        yield Line("note", text, "publish that artifact, or select another model on the device")
 
 
 def _leftovers(health: Mapping[str, Any]) -> Iterator[Line]:

@@ -267,7 +267,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("install", 1, ("compile",), ("verify",), True, _install_parts, _install_lapse),
     Stage("validate", 1, ("compile",), ("install",), True, _validate_parts, _stands),
     Stage("publish", 1, ("compile",), ("verify", "validate"), False, _publish_parts, _publish_lapse),
-    Stage("confirm", 1, ("publish",), ("publish",), False, _confirm_parts, _stands),
+    Stage("confirm", 2, ("publish",), ("publish",), True, _confirm_parts, _stands),
 )
 BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
 

@@ -1,4 +1,4 @@
-"""confirm:M (guide, section 16): what was published is downloaded by the manifest's own URL, and compared."""
+"""confirm:M (guide, section 16): what was published comes back by the manifest's URL and by a device's selector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from buildlib.core.stages import target_of
 from buildlib.ports.source import SourceContext
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.redownload import redownload
+from buildlib.steps.selector import confirm_on_device
 from buildlib.steps.targets import resolved, serving
 
 
@@ -34,11 +35,20 @@ def run(context: StepContext) -> Outcome:
                 "size": done.size,
                 "tries": done.tries,
             }
+        on_device = confirm_on_device(context, entries, settings)
     total = sum(entry["size"] for entry in confirmed.values())
     return Outcome(
-        result={"confirmed": confirmed},
-        summary=f"{total / 1e6:.1f} MB downloaded by the manifest's URL, sha256 as published",
+        result={"confirmed": confirmed, "on_device": on_device},
+        summary=f"{total / 1e6:.1f} MB downloaded by the manifest's URL, sha256 as published; {told(on_device)}",
     )
+
+
+def told(on_device: dict[str, Any]) -> str:
+    """What a device proved, in a clause."""
+    if "skipped" in on_device:
+        return f"not on a device: {on_device['skipped']}"
+    did = "downloaded, selected and validated" if on_device["verdicts"] else "downloaded and selected"
+    return f"{did} on {on_device['device']}, its earlier selection put back"
 
 
 def surroundings(context: StepContext) -> SourceContext:

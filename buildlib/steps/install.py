@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from buildlib import errors
+from buildlib.core.confirmation import endangered
 from buildlib.core.flags import effective_profile
 from buildlib.core.names import folded
+from buildlib.core.stages import artifact_digests, published_digests
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.world import read_observation
 
 
 def run(context: StepContext) -> Outcome:
@@ -25,8 +28,19 @@ def run(context: StepContext) -> Outcome:
     return Outcome(
         result={"active": active},
         summary=", ".join(notes),
+        warnings=tuple(warnings(context)),
         device_files={entry["path"]: entry["sha256"] for entry in active.values()},
     )
+
+
+def warnings(context: StepContext) -> list[str]:
+    """What the device's own model manager will do to the files, as far as this run's probe knows."""
+    seen = read_observation(context.workspace, context.device.name)
+    installed = published_digests(context.model, artifact_digests(context.upstream))
+    return [
+        f"{text}; publish it, or select another model there first"
+        for text in (endangered(seen.health, installed) if seen is not None else [])
+    ]
 
 
 def require_fit(context: StepContext) -> None:

@@ -246,3 +246,8 @@ def harness_script() -> tuple[Path, str]:
 def iqpilot_script() -> tuple[Path, str]:
     """Our script that runs and watches IQPilot's own harness, and its sha256."""
     return device_script("validate_iqpilot.py")
+
+
+def selector_script() -> tuple[Path, str]:
+    """What asks a device's model selector for a download, and its sha256."""
+    return device_script("selector_download.py")

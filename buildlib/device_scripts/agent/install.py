@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def _model_name(name: str) -> str:
+def model_name(name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise Refusal("request", "not a bare file name", got=repr(name))
     return name
@@ -52,7 +52,7 @@ def do_install(request: Request) -> dict[str, Any]:
     None), journal}. Raises Refusal: rail, busy, input_changed, device.
     """
     places, args = request.places, request.args
-    name = _model_name(str(args["name"]))
+    name = model_name(str(args["name"]))
     sha256 = str(args["sha256"]).lower()
     active = os.path.join(places.models, name)
     recover(places)
@@ -75,7 +75,7 @@ def do_install(request: Request) -> dict[str, Any]:
             held = journal.begin(places, f"install of {name}", hold=float(args["hold"]))
             journal.add(places, held, {"undo": "install", "name": name, "sha256": sha256, "former": former})
             result["journal"] = held["id"]
-        _replace(places, source, active)
+        replace_file(places, source, active)
         _read_back(request, active, sha256)
         _prune(places, name, int(args.get("keep", 3)))
         return {**result, "already": False, "size": size}
@@ -109,7 +109,7 @@ def _check_source(request: Request, source: str, sha256: str) -> int:
     return signature[2]
 
 
-def _copy(source: str, target: str, like: os.stat_result | None) -> None:
+def copy_file(source: str, target: str, like: os.stat_result | None) -> None:
     """Copies under a temporary name in the target's folder, flushes, renames. Owner and mode as `like`."""
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, hidden(name, "installing"))
@@ -136,14 +136,14 @@ def _copy(source: str, target: str, like: os.stat_result | None) -> None:
     sync_dir(folder)
 
 
-def _replace(places: Places, source: str, active: str) -> None:
+def replace_file(places: Places, source: str, active: str) -> None:
     try:
         like = os.stat(active)
     except FileNotFoundError:
         folder = os.stat(places.models)
         like = os.stat_result((0o644, 0, 0, 0, folder.st_uid, folder.st_gid, 0, 0, 0, 0))
     require_offroad(places)
-    _copy(source, active, like)
+    copy_file(source, active, like)
 
 
 def _read_back(request: Request, active: str, sha256: str) -> None:
@@ -176,7 +176,7 @@ def _back_up(request: Request, name: str, active: str, sha256: str) -> dict[str,
     while os.path.exists(os.path.join(folder, f"{name}.bak.{epoch}")):
         epoch += 1
     file = f"{name}.bak.{epoch}"
-    _copy(active, os.path.join(folder, file), status)
+    copy_file(active, os.path.join(folder, file), status)
     if not _holds(request, os.path.join(folder, file), sha256):
         raise Refusal("device", "the backup does not read back as it was written", where=os.path.join(folder, file))
     entry = {"name": name, "file": file, "sha256": sha256, "size": status.st_size, "at": time.time()}
@@ -207,7 +207,7 @@ def do_rollback(request: Request) -> dict[str, Any]:
     removed), former, backup}. Raises Refusal: rail, busy, device.
     """
     places, args = request.places, request.args
-    name = _model_name(str(args["name"]))
+    name = model_name(str(args["name"]))
     recover(places)
     require_offroad(places)
     lock = locks.acquire(places, request.owner, f"rollback {name}", float(args.get("wait", 0)))
@@ -237,7 +237,7 @@ def _roll_back(request: Request, name: str, expect: str | None, remove: bool) ->
         if entry["sha256"] == former or not _holds(request, file, entry["sha256"]):
             continue
         require_space(places.models, entry["size"])
-        _replace(places, file, active)
+        replace_file(places, file, active)
         _read_back(request, active, entry["sha256"])
         drop(places, entry)
         return {**result, "sha256": entry["sha256"], "backup": entry["file"]}
@@ -252,7 +252,7 @@ def _roll_back(request: Request, name: str, expect: str | None, remove: bool) ->
 def undo(places: Places, step: dict[str, Any]) -> str:
     """A held install whose time is over: the former file comes back, unless something else was installed since."""
     request = Request({}, places)
-    name = _model_name(step["name"])
+    name = model_name(step["name"])
     active = os.path.join(places.models, name)
     if not os.path.isfile(active) or request.hashes.file(active)[0] != step["sha256"]:
         return ""

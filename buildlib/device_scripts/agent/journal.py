@@ -46,6 +46,12 @@ def add(places: Places, entry: dict[str, Any], step: dict[str, Any]) -> None:
     write_json(_path(places, entry["id"]), entry)
 
 
+def keep_open(places: Places, entry: dict[str, Any], seconds: float) -> None:
+    """A job's journal outlives it: undone after some seconds of this boot, or when it is asked for by its id."""
+    entry.update(job=None, until=time.monotonic() + seconds)
+    write_json(_path(places, entry["id"]), entry)
+
+
 def finish(places: Places, entry: dict[str, Any]) -> None:
     """The change stays: forgets how to undo it."""
     unlink(_path(places, entry["id"]))
@@ -91,9 +97,12 @@ def undo(places: Places, entry: dict[str, Any], *, onroad: bool = False) -> list
 def _undo_step(places: Places, entry: dict[str, Any], step: dict[str, Any], onroad: bool) -> str:
     kind = step.get("undo")
     if kind == "param":
-        from . import params
+        from . import params, selector
 
         old = step["old"]
+        now = params.read(places, step["key"]) if "ours" in step else None
+        if now is not None and selector.bundle_name(now.decode("utf-8", "replace")) != step["ours"]:
+            return f"parameter {step['key']} was changed by somebody else meanwhile, and stays"
         params.write(places, step["key"], None if old is None else binascii.a2b_base64(old))
         return f"parameter {step['key']} put back"
     if kind == "power":
@@ -107,4 +116,8 @@ def _undo_step(places: Places, entry: dict[str, Any], step: dict[str, Any], onro
         from . import install
 
         return install.undo(places, step)
+    if kind == "aside":
+        from . import selector
+
+        return selector.undo(places, step)
     return ""

@@ -38,6 +38,7 @@ OPS = {
     "params_write": "params",
     "recover": "recovery",
     "signals": "signals",
+    "selector": "selector",
     "gc": "sweep",
 }
 """Which module does which op, as the function `do_OP`; imported only when asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import jobs, journal, locks, power
+from . import jobs, journal, locks, power, selector
 from .guard import onroad_state
 from .heard import heard
 from .main import Request
@@ -63,7 +63,8 @@ def _health(request: Request, mended: dict[str, Any]) -> dict[str, Any]:
         "clock": time.time(),
         "onroad": onroad_state(places),
         "power_saving": power.is_on(places),
-        "active_bundle": read_text(os.path.join(places.params, "ModelManager_ActiveBundle")),
+        "active_bundle": (active := read_text(os.path.join(places.params, selector.ACTIVE))),
+        "model_manager": selector.described(selector.manager_processes(places)) if active else [],
         "params": extra,
         "boot": boot_id(places),
         "user": os.geteuid(),

@@ -140,7 +140,7 @@ def runs_model(process: Process, names: tuple[str, ...] = MODEL_NAMES) -> bool:
     return False
 
 
-def _inside(process: Process, root: str) -> bool:
+def inside(process: Process, root: str) -> bool:
     if any(root + "/" in arg for arg in process.argv):
         return True
     try:
@@ -161,7 +161,7 @@ def model_processes(places: Places, *, except_under: int | None = None) -> list[
         for process in everyone
         if process.state not in ("Z", "X")
         and runs_model(process)
-        and (not places.root or _inside(process, os.path.realpath(places.root)) or _inside(process, places.root))
+        and (not places.root or inside(process, os.path.realpath(places.root)) or inside(process, places.root))
     ]
     if except_under is not None and found:
         parents = {process.pid: process.parent for process in everyone}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 
-from . import journal, power, toolchain
+from . import journal, power, selector, toolchain
 from .guard import onroad_state, why_not_offroad
 from .hashes import HashCache, Signature
 from .jobs import Job
 from .main import Request
 from .places import Places, read_json, unlink, write_json
 from .processes import boot_id, descendants, end_all, end_group, end_strays, model_processes, start_time
+from .recovery import recover
 from .wire import Refusal
 
 TYPE_CHECKING = False
@@ -47,7 +49,8 @@ def do_job_run(request: Request) -> dict[str, Any]:
     end; report: device path of a small JSON file that goes into the status however the job ended. timeout: seconds.
     power: switch power saving off meanwhile. params: {key: text or None} set meanwhile. harness: model processes that
     the job starts itself do not count as the car's. fakes_onroad: the harness writes IsOnroad itself, so a "1" is not
-    the car's; a model process of the manager's still ends the job.
+    the car's; a model process of the manager's still ends the job. aside, remember: see `selector.prepare`. hand_over:
+    seconds for which a job that ended well leaves its changes in place; the status names their `journal`.
     """
     job = Job(request.places, str(request.args["key"]))
     since = time.time()
@@ -80,7 +83,19 @@ def do_job_run(request: Request) -> dict[str, Any]:
     status.update(key=job.key, elapsed=round(time.time() - since, 3), ended=time.time(), report=_report(request))
     request.hashes.save()
     write_json(job.status_file, status)
+    if status.get("journal"):
+        os.close(int(request.args["lock"]))
+        _guard(request.places, status["journal"])
     return status
+
+
+def _guard(places: Places, name: str) -> None:
+    """Puts back what was handed over when its time is over and nobody has asked for it: the workstation is gone."""
+    while entry := next((one for one in journal.everything(places) if one["id"] == name), None):
+        if journal.due(places, entry, set()):
+            with contextlib.suppress(Refusal, OSError):
+                recover(places)
+        time.sleep(ASK_PROCESSES)
 
 
 def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +108,7 @@ def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
             unlink(places.owned(path))
     before, watch_before = _inputs(request)
     entry = journal.begin(places, f"job {job.key}", job=job.key)
-    onroad = False
+    onroad = handed = False
     try:
         _change(request, entry)
         child = _start(request, job)
@@ -111,8 +126,24 @@ def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
             child.wait()
             end_all(family)
             end_strays(job.log)
+        if code == 0 and request.args.get("hand_over"):
+            selector.hand_over(request, entry)
+            handed = True
     finally:
-        _put_back(places, entry, onroad)
+        if not handed:
+            _put_back(places, entry, onroad)
+    try:
+        status = _outcome(request, code, before, watch_before)
+    except Exception:
+        if handed:
+            _put_back(places, entry, False)
+        raise
+    return {**status, "journal": entry["id"]} if handed else status
+
+
+def _outcome(request: Request, code: int, before: dict[str, Any], watch_before: list[Any]) -> dict[str, Any]:
+    """The status of a job whose command has ended by itself. Raises Stopped unless all is as it was before."""
+    places = request.places
     if code != 0:
         signalled = f"signal {-code}" if code < 0 else f"exit status {code}"
         raise Stopped("failed", signalled, exit=code)
@@ -173,6 +204,7 @@ def _change(request: Request, entry: dict[str, Any]) -> None:
     for key, text in (request.args.get("params") or {}).items():
         journal.add(request.places, entry, params.undo_of(request.places, key))
         params.write(request.places, key, None if text is None else str(text).encode())
+    selector.prepare(request, entry)
 
 
 def _start(request: Request, job: Job) -> subprocess.Popen[bytes]:
