@@ -15,7 +15,6 @@ from buildlib.doit_parts.session import Session
 from buildlib.store import leftovers
 from buildlib.store.workspace import Workspace
 
-
 opt_device = {
     "name": "device",
     "short": "",
