@@ -72,7 +72,7 @@ class Session:
         return [first, *(other for other in devices if other is not first and set(model.tags) <= set(other.tags))]
 
     def require_one_toolchain(self, name: str) -> None:
-        """Raises DeviceError where devices that fit a model answer and would compile it differently."""
+        """Raises DeviceError where devices that answer and fit a model would compile it differently (truth, rule 6)."""
         candidates = self.candidates(self.workspace.catalog.models[name])
         if len(candidates) < 2:
             return
