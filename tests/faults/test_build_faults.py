@@ -221,6 +221,28 @@ def test_a_kill_at_every_rename_and_flush_costs_the_running_step_and_nothing_els
         shutil.rmtree(folder)
 
 
+def test_no_file_of_the_state_is_ever_half_written(project: Project, tmp_path: Path) -> None:
+    """Each file of the memory and each artifact is written under another name, flushed, and only then renamed."""
+    log = tmp_path / "strace.log"
+    options = ["-f", "-y", "-qq", "-e", "trace=openat,fsync,rename,renameat,renameat2", "-e", "signal=none"]
+    process = project.start("one", wrapper=["strace", "-o", str(log), *options])
+    assert finish(process)[0] == 0
+    ours = re.escape(str(project.root))
+    final = re.compile(rf'"({ours}/(?:artifacts|\.build/(?:receipts|blobs|latest|devices))/[^"]*)"')
+    flushed: set[str] = set()
+    renamed = 0
+    for line in log.read_text().splitlines():
+        if "fsync(" in line:
+            flushed |= set(re.findall(r"fsync\(\d+<([^>]*)>\)", line))
+        elif "rename" in line and (names := re.findall(r'"([^"]*)"', line)) and final.search(f'"{names[-1]}"'):
+            assert names[0] in flushed, f"renamed before it was flushed: {line}"
+            renamed += 1
+        elif "openat(" in line and re.search(r"O_(WRONLY|RDWR)", line) and (found := final.search(line)):
+            name = Path(found[1]).name
+            assert name.startswith(".") or "incoming" in found[1], f"written in its place: {line}"
+    assert renamed > 10
+
+
 # Places that cannot be written.
 
 
