@@ -107,8 +107,8 @@ MUTANTS = (
     Mutant(
         "a failed probe that forgets what it knew",
         "buildlib/steps/preflight.py",
-        "    return msgspec.structs.replace(before, reachable=False, problem=error.headline())\n",
-        "    return Observation(device=before.device, reachable=False, problem=error.headline())\n",
+        "    return msgspec.structs.replace(before, reachable=False, ",
+        "    return Observation(device=before.device, reachable=False, ",
         (f"{TRUTH}::test_a_device_that_is_gone_is_assumed_fresh_and_nothing_is_compiled_when_it_comes_back",),
     ),
     Mutant(
