@@ -168,10 +168,6 @@ def call_count(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
     return count_calls(_two_models(project, request.getfixturevalue("sample_onnx")), folder)
 
 
-SHARE = 4
-"""Of all points at which a build can be cut, CI tries these many, others each time that the code changes."""
-
-
 def kill_at(project: Project, number: int) -> None:
     injected = strace("-o", str(project.root.parent / "cut.log"), "-e", f"inject={CALLS}:signal=SIGKILL:when={number}")
     run = project.start(wrapper=injected)
@@ -207,6 +203,7 @@ def test_a_kill_at_a_rename_or_flush_costs_the_running_step_and_nothing_else(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
 def test_a_kill_at_every_rename_and_flush_costs_the_running_step_and_nothing_else(
     project: Project, call_count: int, tmp_path: Path
 ) -> None:
@@ -219,6 +216,31 @@ def test_a_kill_at_every_rename_and_flush_costs_the_running_step_and_nothing_els
         kill_at(copy, number)
         check_after_cut(copy)
         shutil.rmtree(folder)
+
+
+def test_no_file_of_the_state_is_ever_half_written(project: Project, tmp_path: Path) -> None:
+    """Each file of the memory and each artifact is written under another name, flushed, and only then renamed."""
+    log = tmp_path / "strace.log"
+    options = ["-f", "-y", "-qq", "-e", "trace=openat,fsync,rename,renameat,renameat2", "-e", "signal=none"]
+    process = project.start("one", wrapper=["strace", "-o", str(log), *options])
+    assert finish(process)[0] == 0
+    ours = re.escape(str(project.root))
+    final = re.compile(rf'"({ours}/(?:artifacts|\.build/(?:receipts|blobs|latest|devices))/[^"]*)"')
+    flushed: set[str] = set()
+    renamed = 0
+    for line in log.read_text().splitlines():
+        if "fsync(" in line:
+            flushed |= set(re.findall(r"fsync\(\d+<([^>]*)>\)", line))
+        elif "rename" in line and (names := re.findall(r'"([^"]*)"', line)):
+            if final.search(f'"{names[-1]}"'):
+                assert names[0] in flushed, f"renamed before it was flushed: {line}"
+                renamed += 1
+            if names[0] in flushed:
+                flushed.add(names[-1])
+        elif "openat(" in line and re.search(r"O_(WRONLY|RDWR)", line) and (found := final.search(line)):
+            name = Path(found[1]).name
+            assert name.startswith(".") or "incoming" in found[1], f"written in its place: {line}"
+    assert renamed > 10
 
 
 # Places that cannot be written.
