@@ -8,9 +8,10 @@ from buildlib.commands.base import known_device
 from buildlib.console.lines import Console
 from buildlib.core.catalog import Device
 from buildlib.doit_parts.session import Session
+from buildlib.steps.compile_job import shipped_path
 from buildlib.steps.preflight import files_of_ours, sconscript_path
 from buildlib.steps.services import open_services
-from buildlib.steps.world import builtin_script, harness_script
+from buildlib.steps.world import compile_scripts, digest_of, harness_scripts
 
 WORDS = {"upload": "file sent there", "part": "unfinished file", "job": "ended job", "backup": "spare backup"}
 
@@ -36,10 +37,12 @@ def needed_on(session: Session, device: Device) -> dict[str, Any]:
     """What the models of a device need there: files, artifact names, jobs."""
     workspace = session.workspace
     models = [model for model in workspace.catalog.models.values() if session.device_of(model).name == device.name]
-    scripts = [
-        f"{device.paths.state}/scripts/{path.stem}-{sha256[:16]}.py"
-        for path, sha256 in (builtin_script(), harness_script())
-    ]
+    scripts = {
+        shipped_path(device, digest_of(together), path)
+        for model in models
+        for together in (compile_scripts(model.kind), harness_scripts(model.kind))
+        for path, _ in together
+    }
     latest = [workspace.receipts.latest(model.name).get(f"compile@{device.name}") for model in models]
     return {
         "keep_files": [*files_of_ours(device, models), sconscript_path(device), *scripts],

@@ -275,9 +275,7 @@ BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
 def default_goal(subject: Subject) -> str:
     """How far a bare `doit` takes a model: onto the device where that is wanted, else to a verified artifact."""
     device = subject.device
-    goal = device.goal or ("validate" if device.install else "verify")
-    # No harness drives the parts of a split model: the runtime around them is the fork's own.
-    return "install" if goal == "validate" and subject.model.kind != "supercombo" else goal
+    return device.goal or ("validate" if device.install else "verify")
 
 
 def wanted(subject: Subject) -> tuple[Stage, ...]:

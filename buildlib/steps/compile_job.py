@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from buildlib import errors
+from buildlib.core.catalog import Device
 from buildlib.core.remote import recompiled_path, source_path
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
@@ -93,13 +94,25 @@ def ship_script(context: StepContext, link: DeviceLink) -> tuple[str, list[dict[
                 remedy=f"set devices.{context.device.name}.compile_script to builtin",
             )
         return own, []
-    folder = f"{context.device.paths.state}/scripts/{context.parts['script'][:16]}"
-    inputs = []
-    for local, sha256 in compile_scripts(context.model.kind):
-        remote = f"{folder}/{local.name}"
+    inputs = ship_beside(context, link, compile_scripts(context.model.kind), context.parts["script"])
+    return inputs[0]["path"], inputs
+
+
+def ship_beside(
+    context: StepContext, link: DeviceLink, scripts: tuple[tuple[Path, str], ...], digest: str
+) -> list[dict[str, str]]:
+    """Sends scripts that load each other into one directory, under their own names; as inputs of a job."""
+    sent = []
+    for local, sha256 in scripts:
+        remote = shipped_path(context.device, digest, local)
         link.push(local, remote, sha256=sha256)
-        inputs.append({"path": remote, "sha256": sha256})
-    return f"{folder}/{Path(inputs[0]['path']).name}", inputs
+        sent.append({"path": remote, "sha256": sha256})
+    return sent
+
+
+def shipped_path(device: Device, digest: str, local: Path) -> str:
+    """Where a script of ours lies on a device: in a directory named by the digest of all that is sent with it."""
+    return f"{device.paths.state}/scripts/{digest[:16]}/{local.name}"
 
 
 def end_job(link: DeviceLink, key: str) -> None:

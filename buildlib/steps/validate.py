@@ -16,10 +16,10 @@ from buildlib.core.validation import Asked, Validation, judge_run, with_signals
 from buildlib.core.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
-from buildlib.steps.compile_job import end_job
+from buildlib.steps.compile_job import end_job, ship_beside
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.signals import look
-from buildlib.steps.world import builtin_script, harness_script, iqpilot_script, observe_files
+from buildlib.steps.world import builtin_script, harness_scripts, iqpilot_script, observe_files
 from buildlib.store import files
 
 SPEED = "15.0"
@@ -29,12 +29,6 @@ FRAME_RATE = 20
 
 def run(context: StepContext) -> Outcome:
     """Drives the artifacts with IQPilot's harness where the device has it, else with ours. A refused one goes again."""
-    if context.model.kind != "supercombo" and not isinstance(context.parts["harness"], dict):
-        raise errors.VerdictRefused(
-            f"no harness of ours drives a {context.model.kind}",
-            where=context.model.name,
-            remedy="validate it with the fork's own runtime on a device that has IQPilot's harness",
-        )
     verdicts: dict[str, Any] = {}
     notes = []
     for roles, verdict in judged(context):
@@ -54,25 +48,26 @@ def judged(context: StepContext) -> Iterator[tuple[list[str], Validation]]:
         yield list(artifacts), drive_with_iqpilots(context)
         return
     for role, sha256 in artifacts.items():
-        yield [role], drive_with_ours(context, context.model.artifacts[role], sha256)
+        yield [role], drive_with_ours(context, role, sha256)
 
 
-def drive_with_ours(context: StepContext, name: str, sha256: str) -> Validation:
+def drive_with_ours(context: StepContext, role: str, sha256: str) -> Validation:
     """One run of our own harness over one artifact."""
     link = context.link()
-    script, digest = ship(context, link, harness_script())
-    active = active_path(context.device, name)
+    scripts = ship_beside(context, link, harness_scripts(context.model.kind), context.parts["harness"])
+    active = active_path(context.device, context.model.artifacts[role])
     key = f"{context.key[:48]}-{sha256[:15]}"
     report = report_path(context, key)
     arguments = context.parts["arguments"]
-    cameras = [f"{width}x{height}" for width, height in arguments["camera_resolutions"]]
+    cameras = [(width, height) for width, height in arguments["camera_resolutions"]]
+    split = arguments["kind"] != "supercombo"
     # What a processor can do says nothing of the car's: only the backend that drives has to keep up.
     realtime = not toolchain.is_local(context.device) and arguments["expected_device"] != "CPU"
     compiled = context.upstream["compile"].parts
     job = {
         "argv": [
             link.python,
-            link.real(script),
+            link.real(scripts[0]["path"]),
             link.real(active),
             "--frames",
             str(context.parts["frames"]),
@@ -80,24 +75,31 @@ def drive_with_ours(context: StepContext, name: str, sha256: str) -> Validation:
             link.real(report),
             "--sha256",
             sha256,
-            "--frame-skip",
-            str(arguments["frame_skip"]),
             *(("--require-realtime",) if realtime else ()),
-            "--cameras",
-            *cameras,
+            *(of_split(context, role) if split else of_supercombo(arguments["frame_skip"], cameras)),
         ],
         "env": environment(context, link, compiled["flags"]),
-        "inputs": [{"path": active, "sha256": sha256}, {"path": script, "sha256": digest}],
+        "inputs": [{"path": active, "sha256": sha256}, *scripts],
         "again": context.again,
     }
     status, _, before, after = drive(context, link, key, report, job)
     asked = Asked(
         sha256=sha256,
         frames=context.parts["frames"],
-        cameras=tuple((width, height) for width, height in arguments["camera_resolutions"]),
+        cameras=() if split else tuple(cameras),
         realtime=realtime,
     )
     return with_signals(judge_run(status, asked), judge_signals(before, after))
+
+
+def of_supercombo(frame_skip: int, cameras: list[tuple[int, int]]) -> list[str]:
+    """The harness's arguments for a supercombo."""
+    return ["--frame-skip", str(frame_skip), "--cameras", *(f"{width}x{height}" for width, height in cameras)]
+
+
+def of_split(context: StepContext, role: str) -> list[str]:
+    """The harness's arguments for an artifact of a split model: of one part, or of all."""
+    return ["--role", role] if role in context.model.sources else []
 
 
 def drive_with_iqpilots(context: StepContext) -> Validation:

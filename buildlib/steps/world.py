@@ -118,7 +118,9 @@ class FileWorld:
     def harness(self, subject: Subject) -> str | dict[str, str]:
         """IQPilot's where the device has it, with our script that watches it; else our own harness."""
         theirs = self.device(subject.device.name).files.get(iqpilot_harness_path(subject.device))
-        return {"iqpilot": theirs, "watcher": iqpilot_script()[1]} if theirs else harness_script()[1]
+        if theirs:
+            return {"iqpilot": theirs, "watcher": iqpilot_script()[1]}
+        return digest_of(harness_scripts(subject.model.kind))
 
     def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:
         """Reads the target's manifests and files; no network."""
@@ -215,8 +217,7 @@ def compile_script_id(device: Device, kind: str = "supercombo") -> str:
     """Our scripts' digest, or the path of the device's own (whose bytes the probe puts into the toolchain)."""
     if device.compile_script != "builtin":
         return device.compile_script
-    scripts = compile_scripts(kind)
-    return scripts[0][1] if len(scripts) == 1 else digest([sha256 for _, sha256 in scripts])
+    return digest_of(compile_scripts(kind))
 
 
 def compile_scripts(kind: str) -> tuple[tuple[Path, str], ...]:
@@ -238,9 +239,15 @@ def builtin_script() -> tuple[Path, str]:
     return device_script("compile_supercombo.py")
 
 
-def harness_script() -> tuple[Path, str]:
-    """Our harness and its sha256."""
-    return device_script("validate_supercombo.py")
+def harness_scripts(kind: str) -> tuple[tuple[Path, str], ...]:
+    """Our harness for a kind of model, then the files that it loads from beside itself; each with its sha256."""
+    shared = device_script("validate_supercombo.py")
+    return (shared,) if kind == "supercombo" else (device_script("validate_split.py"), shared)
+
+
+def digest_of(scripts: tuple[tuple[Path, str], ...]) -> str:
+    """One digest for scripts that are sent together."""
+    return scripts[0][1] if len(scripts) == 1 else digest([sha256 for _, sha256 in scripts])
 
 
 def iqpilot_script() -> tuple[Path, str]:
