@@ -24,6 +24,8 @@ MAX_TEXT = 64 << 10
 MAX_CRASHES = 50
 MAX_TEXTS = 4
 PANE_LINES = 400
+CLOCK_STEP = 0.1
+"""Seconds by which a process's start, told in hundredths since the boot, may seem earlier than it was."""
 WATCHED = ("modeld", "iqmodeld", "plannerd", "locationd", "ui", "controlsd", "selfdrived")
 """Of other processes only these are told, and only as zombies."""
 
@@ -160,7 +162,7 @@ def _told(process: Process, files: dict[tuple[int, int], tuple[str, float]], mod
         "started": started,
         "model": model,
         "holds": sorted(files[one][0] for one in _opened(process.pid) if one in files),
-        "stale": sorted(path for path, ctime in files.values() if started is not None and started < ctime),
+        "stale": sorted(path for path, ctime in files.values() if started is not None and started < ctime - CLOCK_STEP),
     }
 
 
