@@ -154,6 +154,10 @@ def test_what_a_person_saw_of_the_download_is_attested_apart_from_the_drive(desk
     assert refused.status == 1
     assert "loaded was answered with no" in refused.text
     answers.write_text(json.dumps({"by": "A. Driver", "points": points}))
+    unseen = desk.doit("attest", "--published", "--json", str(answers), "nopp")
+    assert unseen.status == 1
+    assert "was not onroad since" in unseen.text
+    os.utime(desk.device() / "data/params/d/IsOnroad")
     desk.doit("attest", "--published", "--json", str(answers), "nopp").ok()
     desk.doit("confirm:nopp").ok()
     rows = {p["number"]: p for p in json.loads(desk.doit("report", "--json", "nopp").ok().out)["nopp"]}
