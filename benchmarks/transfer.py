@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
+from buildlib.core.catalog import Device
 from buildlib.device.link import DeviceLink
 from buildlib.transports.ssh import SshTransport
 from tests.devices import CommaDevice, comma_device
@@ -76,13 +77,15 @@ class Bench:
             "scp up": lambda: self.scp(str(self.local), self.url(self.device.path("/data/up"))),
             "transport down": lambda: self.down(transport),
             "transport up": lambda: self.up(transport),
-            "push": lambda: self.push(transport),
-            "fetch": lambda: self.fetch(transport),
+            "push": lambda: self.push(link),
+            "fetch": lambda: self.fetch(link),
         }
         transport.run(("true",), idle_timeout=IDLE)
+        link = self.device_link(transport, self.device.catalog_device)
         speeds = best(ways, runs)
-        transport.close()
+        link.close()
         return {
+            "loopback, streams": link.streams(),
             **{f"loopback, {name}, MB/s": round(speed) for name, speed in speeds.items()},
             "loopback, transport down / scp": round(speeds["transport down"] / speeds["scp down"], 2),
             "loopback, transport up / scp": round(speeds["transport up"] / speeds["scp up"], 2),
@@ -93,20 +96,24 @@ class Bench:
     def link(self, runs: int, delay: float) -> dict[str, object]:
         """The same over an emulated link."""
         with link_process(self.device.port, delay=delay, rate=GIGABIT) as port:
-            transport = SshTransport(self.device.through(port), home=self.device.home)
+            far = self.device.through(port)
+            transport = SshTransport(far, home=self.device.home)
+            link = self.device_link(transport, far)
             ways: dict[str, Callable[[], None]] = {
                 "transport down": lambda: self.down(transport),
                 "transport up": lambda: self.up(transport),
                 "transport down, ranges": lambda: self.down_in_ranges(transport),
                 "transport up, ranges": lambda: self.up_in_ranges(transport),
-                "push": lambda: self.push(transport),
-                "fetch": lambda: self.fetch(transport),
+                "push": lambda: self.push(link),
+                "fetch": lambda: self.fetch(link),
             }
             transport.run(("true",), idle_timeout=IDLE)
             speeds = best(ways, runs)
-            transport.close()
+            streams = link.streams()
+            link.close()
         name = f"1 Gbit/s, {delay * 2000:g} ms"
         return {
+            f"{name}, streams": streams,
             **{f"{name}, {way}, MB/s": round(speed) for way, speed in speeds.items()},
             **{f"{name}, {way} / limit": round(speed * MB / GIGABIT, 2) for way, speed in speeds.items()},
         }
@@ -157,13 +164,17 @@ class Bench:
 
             list(pool.map(give, range(0, SIZE, SIZE // RANGES)))
 
-    def push(self, transport: SshTransport) -> None:
-        self.device.path(SOURCE).unlink(missing_ok=True)
-        DeviceLink(transport, self.device.catalog_device).push(self.local, SOURCE, sha256=self.data_hash)
+    def device_link(self, transport: SshTransport, device: Device) -> DeviceLink:
+        """As a build opens it: with more connections where the way is long."""
+        return DeviceLink(transport, device, connect=lambda: SshTransport(device, home=self.device.home))
 
-    def fetch(self, transport: SshTransport) -> None:
+    def push(self, link: DeviceLink) -> None:
+        self.device.path(SOURCE).unlink(missing_ok=True)
+        link.push(self.local, SOURCE, sha256=self.data_hash)
+
+    def fetch(self, link: DeviceLink) -> None:
         self.arrived.unlink(missing_ok=True)
-        DeviceLink(transport, self.device.catalog_device).fetch(REMOTE, self.arrived, sha256=self.data_hash, size=SIZE)
+        link.fetch(REMOTE, self.arrived, sha256=self.data_hash, size=SIZE)
 
 
 class Some(io.RawIOBase):

@@ -27,6 +27,9 @@ from buildlib.ports.transport import Transport
 ATTEMPTS = 5
 """Tries without any progress before a broken link is given up."""
 FIRST_PAUSE = 0.2
+NEAR = 0.005
+"""Seconds there and back up to which one stream is the fastest (decision 43)."""
+STREAMS = 4
 
 
 class DeviceLink:
@@ -34,7 +37,7 @@ class DeviceLink:
 
     Paths are device paths ("/data/media/0/a.onnx"); `real` gives what a process on the device must be told.
     python: the interpreter that runs the agent and the compiles. owner: who works here, shown to others that wait.
-    connect: opens one more connection; with it, big files go in `streams` ranges at once.
+    connect: opens one more connection; with it, big files go in `streams` ranges at once (None: as the way asks for).
     Every operation may be repeated without harm, so a lost connection is taken up again, a bounded number of times.
     """
 
@@ -47,14 +50,14 @@ class DeviceLink:
         owner: str | None = None,
         cancel: Event | None = None,
         connect: Callable[[], Transport] | None = None,
-        streams: int = 4,
+        streams: int | None = None,
     ) -> None:
         self.transport = transport
         self.device = device
         self.python = python or python_of(device)
         self.owner = owner or _who()
         self.cancel = cancel
-        self.streams = streams if connect is not None else 1
+        self._streams = streams if connect is not None else 1
         self._connect = connect
         self._siblings: list[DeviceLink] = []
         self.paths: dict[str, str] = {
@@ -133,6 +136,13 @@ class DeviceLink:
         """Ends a job and all that it started, also when this build was asked to stop. Its final status."""
         free = DeviceLink(self.transport, self.device, self.python, owner=self.owner)
         return free.call("job_cancel", key=key)
+
+    def streams(self) -> int:
+        """In how many ranges a big file goes: one fills a near way, and more would only share its processor."""
+        if self._streams is None:
+            far = self.transport.round_trip(self.device.timeouts.idle) > NEAR
+            self._streams = STREAMS if far else 1
+        return self._streams
 
     def siblings(self, count: int) -> list[DeviceLink]:
         """This link and others to the same device, `count` in all, for as many threads; one if no more can be had."""

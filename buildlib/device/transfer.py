@@ -63,9 +63,10 @@ class Ranges:
                 self.on_progress(self.done, self.size)
 
 
-def split(size: int, streams: int) -> list[Range]:
+def split(size: int, link: DeviceLink) -> list[Range]:
     """Equal ranges; a small file stays in one piece."""
-    count = max(1, min(streams, size // WORTH_SPLITTING))
+    count = size // WORTH_SPLITTING
+    count = min(count, link.streams()) if count > 1 else 1
     edges = [size * number // count for number in range(count + 1)]
     return [Range(start, end, start) for start, end in itertools.pairwise(edges)]
 
@@ -101,7 +102,7 @@ def _push_once(link: DeviceLink, local: Path, size: int, what: dict[str, object]
     known = [msgspec.convert(item, Range) for item in begin["ranges"]]
     # Ranges that leave gaps are of no use; the agent names its part by content, so a fresh start overwrites equals.
     whole = sum(item.end - item.start for item in known) == size
-    ranges = Ranges(size, known if known and whole else split(size, link.streams), on_progress)
+    ranges = Ranges(size, known if known and whole else split(size, link), on_progress)
     alone = len(ranges.items) == 1
 
     def send(link: DeviceLink, item: Range) -> None:
@@ -168,7 +169,7 @@ def fetch(
 
 def _fetch_once(link: DeviceLink, remote: str, part: Path, size: int, on_progress: Progress | None) -> str:
     note = Note(part.with_name(part.name + ".ranges"))
-    ranges = Ranges(size, note.read(part, size) or split(size, link.streams), on_progress)
+    ranges = Ranges(size, note.read(part, size) or split(size, link), on_progress)
     with part.open("rb+" if part.exists() else "wb+") as file:
         file.truncate(size)
     trailing = Trailing(part) if len(ranges.items) == 1 else None

@@ -57,6 +57,10 @@ class Transport(Protocol):
         """
         ...
 
+    def round_trip(self, idle_timeout: float) -> float:
+        """Seconds that a word takes there and back, 0.0 where it is no way at all. Raises as `run`."""
+        ...
+
     def close(self) -> None:
         """Ends the connection. Detached jobs on the device go on."""
         ...

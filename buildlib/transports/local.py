@@ -65,6 +65,10 @@ class LocalTransport:
         code = process.returncode
         return Finished(status=code if code >= 0 else 128 - code, stdout=b"".join(kept), stderr=bytes(pump.stderr))
 
+    def round_trip(self, idle_timeout: float) -> float:
+        """No way at all."""
+        return 0.0
+
     def close(self) -> None:
         """Nothing is kept open between commands."""
 

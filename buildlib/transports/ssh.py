@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
@@ -88,6 +89,20 @@ class SshTransport:
         if status is None:
             raise self._fault(connection, watch, idle_timeout, "no exit status came")
         return Finished(status=status, stdout=b"".join(kept), stderr=stderr.tail())
+
+    def round_trip(self, idle_timeout: float) -> float:
+        """See `ports.transport.Transport.round_trip`. By a request that the server itself answers."""
+        connection, _ = self._open(None)
+        watch = Watch(connection.transport, limit=idle_timeout, cancel=None)
+        times = []
+        with watch:
+            for _ in range(2):
+                start = time.perf_counter()
+                connection.transport.global_request("keepalive@openssh.com", wait=True)
+                times.append(time.perf_counter() - start)
+        if not connection.alive:
+            raise self._fault(connection, watch, idle_timeout, "")
+        return min(times)
 
     def close(self) -> None:
         """See `ports.transport.Transport.close`."""

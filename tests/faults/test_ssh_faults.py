@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from buildlib.core.catalog import Device, Timeouts
@@ -311,3 +312,16 @@ def test_sigstop_leaves_a_port_that_accepts(desk: CommaDevice) -> None:
         with pytest.raises(TimeoutError):
             end.recv(1)
     os.kill(desk.server.process.pid, signal.SIGCONT)
+
+
+def test_the_way_is_measured_and_a_silent_peer_ends_the_measurement(desk: CommaDevice, transport: SshTransport) -> None:
+    with link(desk.port, delay=0.05) as far:
+        slow = SshTransport(msgspec.structs.replace(desk.through(far.port), timeouts=Timeouts()), home=desk.home)
+        assert slow.round_trip(IDLE) >= 0.1
+        slow.close()
+    near = transport.round_trip(IDLE)
+    assert near > 0
+    with desk.server.silenced(), pytest.raises(DeviceUnreachable) as caught:
+        transport.round_trip(SHORT)
+    assert caught.value.got == "silence"
+    assert works(transport)

@@ -148,7 +148,7 @@ def test_a_transfer_of_an_earlier_process_is_taken_up(bench: Bench, tmp_path: Pa
     link.push(source, REMOTE, sha256=sha(payload), on_progress=lambda done, _: seen.append(done))
     assert seen[0] > SIZE // 4
     link.transport = Cutting(link.transport, [SIZE // 2] + [10] * 9)  # type: ignore[assignment]
-    link.streams = 1
+    link._streams = 1
     with pytest.raises(errors.ConnectionLost):
         link.fetch(REMOTE, tmp_path / "back", sha256=sha(payload), size=SIZE)
     link.close()
