@@ -48,7 +48,7 @@ def make_scene(folder: Path, models: int, artifact_bytes: int = SMALL) -> Path:
         files = _record(root, names, artifact_bytes)
     save_probe(root)
     last = run_doit(root).stdout.splitlines()[-1]
-    assert last == f"{models} models up to date.", last
+    assert last == f"{models} model{'' if models == 1 else 's'} up to date.", last
     (root / "files.json").write_text(json.dumps(files))
     return root
 
