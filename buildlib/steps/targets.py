@@ -103,9 +103,10 @@ def _open_one(workspace: Workspace, settings: catalog.Target) -> Target:
 @contextlib.contextmanager
 def serving(workspace: Workspace, settings: catalog.Target) -> Iterator[None]:
     """Runs a sandbox's server for as long as the block needs it; other targets have their own."""
-    sandbox = sandbox_of(workspace, settings)
-    if sandbox is None:
-        yield
-        return
-    with sandbox.serving():
+    places = [settings] if settings.files is None else [settings, file_settings(workspace, settings)]
+    with contextlib.ExitStack() as servers:
+        for one in places:
+            sandbox = sandbox_of(workspace, one)
+            if sandbox is not None:
+                servers.enter_context(sandbox.serving())
         yield

@@ -41,4 +41,6 @@ def test_split_models_are_built_verified_and_installed_and_then_fresh(tmp_path: 
         assert (tmp_path / "artifacts" / name).stat().st_size > 500_000
     assert project.doit().ok().out == "2 models up to date.\n"
     states = {stage: told["state"] for stage, told in project.status("multi")["multi"].items()}
-    assert {states[stage] for stage in ("source", "upload", "compile", "pull", "verify", "install", "validate")} == {"fresh"}
+    assert {states[stage] for stage in ("source", "upload", "compile", "pull", "verify", "install", "validate")} == {
+        "fresh"
+    }
