@@ -14,7 +14,7 @@ import msgspec
 from buildlib.artifact.byte_source import ByteSource
 from buildlib.artifact.nodes import count, device_name, dtype_bits, dtype_name, payload, printable
 from buildlib.artifact.values import Made
-from buildlib.core.inspection import Buffers, Weight
+from buildlib.core.verdicts.inspection import Buffers, Weight
 
 _BLOCK: Final = 4096
 _FIRST_LOOK: Final = 8

@@ -1,4 +1,4 @@
-"""Captured jits, as values of `core.inspection`, out of what the pickle reader made."""
+"""Captured jits, as values of `core.verdicts.inspection`, out of what the pickle reader made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from buildlib.artifact.nodes import (
     view_shape,
 )
 from buildlib.artifact.values import Dict, Made, Value
-from buildlib.core.inspection import CapturedJit, JitInput
+from buildlib.core.verdicts.inspection import CapturedJit, JitInput
 
 _MAX_INPUTS: Final = 100
 

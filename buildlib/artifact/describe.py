@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from buildlib.artifact.nodes import printable
-from buildlib.core.diagnosis import Diagnosis
-from buildlib.core.findings import Finding
-from buildlib.core.inspection import CapturedJit, Inspection, JitInput
-from buildlib.core.verdict import Verdict
+from buildlib.core.diagnoses.diagnosis import Diagnosis
+from buildlib.core.verdicts.findings import Finding
+from buildlib.core.verdicts.inspection import CapturedJit, Inspection, JitInput
+from buildlib.core.verdicts.verdict import Verdict
 
 _WIDTH: Final = 10
 

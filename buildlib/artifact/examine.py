@@ -6,8 +6,8 @@ from pathlib import Path
 
 from buildlib.artifact.inspect_file import inspect_artifact
 from buildlib.artifact.refusals import COPY_AGAIN
-from buildlib.core.inspection import Inspection
-from buildlib.core.verdict import Expectations, Verdict, judge, unreadable
+from buildlib.core.verdicts.inspection import Inspection
+from buildlib.core.verdicts.verdict import Expectations, Verdict, judge, unreadable
 from buildlib.errors import ArtifactError
 
 

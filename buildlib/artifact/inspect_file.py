@@ -26,7 +26,7 @@ from buildlib.artifact.nodes import (
 from buildlib.artifact.pickle_machine import DEFAULT_LIMITS, Limits
 from buildlib.artifact.pickle_reader import PickleReader
 from buildlib.artifact.values import Dict, Made, Value
-from buildlib.core.inspection import CapturedJit, Form, Inspection, Metadata, camera_name
+from buildlib.core.verdicts.inspection import CapturedJit, Form, Inspection, Metadata, camera_name
 
 _MAX_KEYS: Final = 1000
 _QUEUES: Final = ("img_q", "big_img_q", "feat_q", "desire_q")

@@ -1,7 +1,7 @@
 """Reads an ONNX without running it: inputs, outputs, operators, weights, metadata, external data.
 
 The onnx package does the parsing (heavy: imported late); everything that a damaged or hostile file can do ends in a
-SourceError. `output_slices` is decoded by `core.output_slices`, never unpickled.
+SourceError. `output_slices` is decoded by `core.sources.output_slices`, never unpickled.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from buildlib.artifact.onnx_sniff import sniff_onnx
-from buildlib.core.onnx_inspection import Dim, OnnxInspection, TensorSpec
-from buildlib.core.output_slices import BadSlices, decode_output_slices, resolve_spans
+from buildlib.core.sources.onnx_inspection import Dim, OnnxInspection, TensorSpec
+from buildlib.core.sources.output_slices import BadSlices, decode_output_slices, resolve_spans
 from buildlib.errors import SourceError
 
 _MAX_DEPTH = 16

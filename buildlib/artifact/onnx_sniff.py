@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from buildlib.core.file_kinds import what_else
+from buildlib.core.sources.file_kinds import what_else
 from buildlib.errors import SourceError
 
 SIZE_LIMIT = 1 << 31

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buildlib.core.operators import SupportedOperators, read_operators
+from buildlib.core.sources.operators import SupportedOperators, read_operators
 
 ONNX_SOURCES = ("tinygrad/nn/onnx.py", "tinygrad/frontend/onnx.py", "nn/onnx.py", "frontend/onnx.py")
 """Where a checkout or an installed package keeps its table, newest place first."""

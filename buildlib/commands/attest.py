@@ -17,8 +17,8 @@ from buildlib.core import freshness
 from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation, contradictions
 from buildlib.core.remote import active_path
 from buildlib.core.selection import file_names
-from buildlib.core.signals import crashes_since, onroad_since, stale
 from buildlib.core.stages import artifact_digests, published_digests
+from buildlib.core.verdicts.signals import crashes_since, onroad_since, stale
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.publish import runtime_digest

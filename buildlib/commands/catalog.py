@@ -12,8 +12,8 @@ from buildlib.commands.base import ProjectCommand, opt_yes
 from buildlib.console.lines import Console
 from buildlib.console.table import columns
 from buildlib.core.catalog import Target
-from buildlib.core.catalog_release import NewCatalog, new_catalog
-from buildlib.core.manifest import BundleInfo
+from buildlib.core.manifests.catalog_release import NewCatalog, new_catalog
+from buildlib.core.manifests.manifest import BundleInfo
 from buildlib.doit_parts.session import Session
 from buildlib.steps.publish import tinygrad_of
 from buildlib.steps.targets import open_target

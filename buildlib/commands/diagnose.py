@@ -11,9 +11,9 @@ from buildlib import errors
 from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.lines import Console
-from buildlib.core.diagnosis import diagnose
-from buildlib.core.findings import Finding
-from buildlib.core.signals import judge_now, texts
+from buildlib.core.diagnoses.diagnosis import diagnose
+from buildlib.core.verdicts.findings import Finding
+from buildlib.core.verdicts.signals import judge_now, texts
 from buildlib.doit_parts.session import Session
 from buildlib.steps.services import open_services
 from buildlib.steps.signals import installed_at, look
@@ -115,7 +115,7 @@ def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list
 
 def compare_stock(session: Session, tree: Path, arguments: list[str], as_json: bool) -> int:
     """Each model's way to be compiled against a stock tree's; the status is 1 when one differs in what counts."""
-    from buildlib.core.stock_comparison import compare_toolchains
+    from buildlib.core.diagnoses.stock_comparison import compare_toolchains
     from buildlib.steps.stock import our_toolchain, stock_toolchains
 
     stocks = stock_toolchains(session.workspace, tree)

@@ -9,7 +9,7 @@ from buildlib.console.table import columns
 from buildlib.core import freshness, wording
 from buildlib.core.catalog import GitSource
 from buildlib.core.freshness import Judgement
-from buildlib.core.lockfile import NAME as LOCK_NAME
+from buildlib.core.sources.lockfile import NAME as LOCK_NAME
 from buildlib.core.stages import wanted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session

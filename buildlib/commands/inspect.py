@@ -57,7 +57,7 @@ class InspectCommand(ProjectCommand):
 
 def _onnx(path: Path) -> dict[str, Any]:
     from buildlib.artifact.onnx_reader import inspect_onnx
-    from buildlib.core.onnx_text import describe_onnx
+    from buildlib.core.sources.onnx_text import describe_onnx
 
     inspection = inspect_onnx(path)
     return {

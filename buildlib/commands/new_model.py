@@ -11,14 +11,14 @@ from threading import Event
 import msgspec
 
 from buildlib.artifact.onnx_reader import inspect_onnx
-from buildlib.core import names
 from buildlib.core.catalog import Catalog, PathSource, UrlSource
-from buildlib.core.lockfile import NAME as LOCK_NAME
-from buildlib.core.lockfile import Pin, render_lock
-from buildlib.core.model_form import check_source
-from buildlib.core.new_model import NewModel, Origin, entry_values, guess_kind, guess_model, parse_origin
-from buildlib.core.onnx_inspection import OnnxInspection
-from buildlib.core.yaml_append import append_entry
+from buildlib.core.declaration import names
+from buildlib.core.declaration.new_model import NewModel, Origin, entry_values, guess_kind, guess_model, parse_origin
+from buildlib.core.declaration.yaml_append import append_entry
+from buildlib.core.sources.lockfile import NAME as LOCK_NAME
+from buildlib.core.sources.lockfile import Pin, render_lock
+from buildlib.core.sources.model_form import check_source
+from buildlib.core.sources.onnx_inspection import OnnxInspection
 from buildlib.errors import SourceError, UsageError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import MovingSource, SourceContext
@@ -169,7 +169,7 @@ def _taken(catalog: Catalog) -> dict[tuple[str, str], str]:
 
 def _write(workspace: Workspace, model: NewModel, pins: Mapping[str, Pin]) -> int:
     """Writes models.lock, then models.yaml, each whole; the entry's line. Nothing where the result is no catalog."""
-    from buildlib.core.catalog_parser import parse_catalog
+    from buildlib.core.declaration.catalog_parser import parse_catalog
 
     catalog_file, lock_file = workspace.root / CATALOG_NAME, workspace.root / LOCK_NAME
     raw = catalog_file.read_bytes()

@@ -7,7 +7,7 @@ from typing import Any
 from buildlib.commands.base import ProjectCommand, chosen_models
 from buildlib.commands.update_pins import update_pins
 from buildlib.console.lines import Console
-from buildlib.core.lockfile import changes
+from buildlib.core.sources.lockfile import changes
 from buildlib.doit_parts.session import Session
 
 

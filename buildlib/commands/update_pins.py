@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from threading import Event
 
 from buildlib.core.catalog import GitSource
-from buildlib.core.lockfile import NAME as LOCK_NAME
-from buildlib.core.lockfile import Lock, render_lock
+from buildlib.core.sources.lockfile import NAME as LOCK_NAME
+from buildlib.core.sources.lockfile import Lock, render_lock
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import SourceContext
 from buildlib.sources import git
@@ -26,7 +26,7 @@ def update_pins(
     """The work behind `doit update [M ...]`: asks where git sources' refs point now and writes models.lock.
 
     models: names; empty means all, and then pins of models that are gone are dropped. Returns the lock before and
-    after (`core.lockfile.changes` tells what moved). All or nothing: one repository that fails leaves the file alone.
+    after (`lockfile.changes` tells what moved). All or nothing: one repository that fails leaves the file alone.
     """
     catalog, lock_file = workspace.catalog, workspace.root / LOCK_NAME
     before = after = read_lock(lock_file)

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from buildlib.core.findings import Finding, refuse
-from buildlib.core.manifest import Entry, folded
+from buildlib.core.manifests.manifest import Entry, folded
+from buildlib.core.verdicts.findings import Finding, refuse
 
 REPORT_FORMAT: Final = 1
 GUIDE: Final = "16"

@@ -6,8 +6,8 @@ own flags are merged over either profile, except those that name a backend: they
 
 from __future__ import annotations
 
-from buildlib.core.builtin import PROFILES
 from buildlib.core.catalog import Catalog, Device, Model, Profile, Value
+from buildlib.core.declaration.builtin import PROFILES
 
 BACKEND_FLAGS = frozenset({"DEV", "WARP_DEV"})
 """A model's values for these count only with the model's own profile."""

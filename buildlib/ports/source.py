@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from buildlib.core.lockfile import Pin
+from buildlib.core.sources.lockfile import Pin
 from buildlib.errors import Cancelled
 from buildlib.ports.events import Events, Silent
 

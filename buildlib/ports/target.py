@@ -13,9 +13,9 @@ from threading import Event
 from typing import Protocol
 
 from buildlib.core.catalog import Model
-from buildlib.core.catalog_release import NewCatalog
-from buildlib.core.manifest import Chunk, Entry
-from buildlib.core.release import Storage
+from buildlib.core.manifests.catalog_release import NewCatalog
+from buildlib.core.manifests.manifest import Chunk, Entry
+from buildlib.core.manifests.release import Storage
 from buildlib.ports.events import Events, Silent
 
 
@@ -45,7 +45,7 @@ class PublishedFile:
 class Request:
     """One model's publication.
 
-    message: the commit's subject, from `core.release.message`. build_time: UTC, `2026-08-23T22:01:27Z`.
+    message: the commit's subject, from `core.manifests.release.message`. build_time: UTC, `2026-08-23T22:01:27Z`.
     tinygrad: commit or content digest of the tinygrad that made the artifacts.
     confined: why they may go to sandboxes only ("made from a sample"); None when they may go anywhere.
     last_published: file name -> sha256 that we published last; another hash there is somebody else's work.
@@ -146,7 +146,7 @@ class Observation:
 
 
 MakeCatalog = Callable[[Mapping[str, bytes]], NewCatalog]
-"""From the present manifests (path -> bytes) to the catalog after them; see `core.catalog_release.new_catalog`."""
+"""From the present manifests (path -> bytes) to the catalog after them; see `catalog_release.new_catalog`."""
 
 
 class Target(Protocol):

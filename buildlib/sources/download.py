@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from buildlib.core.file_kinds import what_else
+from buildlib.core.sources.file_kinds import what_else
 from buildlib.errors import SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import SourceContext
 from buildlib.sources.http_client import open_url, shown

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from buildlib.core.catalog import GitSource
-from buildlib.core.git_reference import check_reference, is_abbreviated, is_commit, is_local
-from buildlib.core.lfs_pointer import POINTER_LIMIT, LfsPointer, parse_pointer
-from buildlib.core.lockfile import Pin
+from buildlib.core.sources.git_reference import check_reference, is_abbreviated, is_commit, is_local
+from buildlib.core.sources.lfs_pointer import POINTER_LIMIT, LfsPointer, parse_pointer
+from buildlib.core.sources.lockfile import Pin
 from buildlib.errors import SourceError
 from buildlib.ports.source import Fetched, Observed, SourceContext
 from buildlib.sources.git_command import Git, MirrorDamaged

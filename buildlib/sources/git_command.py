@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from buildlib.core.git_reference import PROTOCOLS
+from buildlib.core.sources.git_reference import PROTOCOLS
 from buildlib.errors import BuildError, SourceError, SourceUnavailable
 from buildlib.ports.source import SourceContext
 from buildlib.sources.git_process import CONFIG, Watch, environment

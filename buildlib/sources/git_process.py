@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 
-from buildlib.core.git_reference import PROTOCOLS
+from buildlib.core.sources.git_reference import PROTOCOLS
 from buildlib.ports.source import SourceContext
 
 CONFIG = {

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from buildlib.core.catalog import GitSource
-from buildlib.core.git_reference import check_repository, is_local
-from buildlib.core.lfs_pointer import LfsPointer
+from buildlib.core.sources.git_reference import check_repository, is_local
+from buildlib.core.sources.lfs_pointer import LfsPointer
 from buildlib.errors import SourceError, SourceUnavailable
 from buildlib.ports.source import SourceContext
 from buildlib.sources.download import SIZE_LIMIT, TIMEOUT, Wanted, download

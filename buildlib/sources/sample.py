@@ -3,7 +3,7 @@
 The recipe (seed, width, role) names bytes, not luck: weights come from SHAKE-256, whose stream no numpy or Python
 release can change, and the protobuf is written with fixed versions. What it makes drives nothing; it has the inputs,
 the outputs and the metadata of a real supercombo, or of one part of a split model (facts, section 1;
-`core/model_form`), finite outputs and positive standard deviations.
+`core/sources/model_form`), finite outputs and positive standard deviations.
 """
 
 from __future__ import annotations

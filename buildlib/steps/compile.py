@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from buildlib import errors
-from buildlib.core.diagnosis import diagnose
+from buildlib.core.diagnoses.diagnosis import diagnose
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import Piece, end_job, job_request, pieces

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from buildlib.core.stages import target_of
 from buildlib.ports.source import SourceContext
 from buildlib.steps.context import Outcome, StepContext

@@ -6,8 +6,8 @@ from typing import Any
 
 from buildlib import errors
 from buildlib.core.confirmation import endangered
+from buildlib.core.declaration.names import folded
 from buildlib.core.flags import effective_profile
-from buildlib.core.names import folded
 from buildlib.core.stages import artifact_digests, published_digests
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext

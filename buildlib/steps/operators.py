@@ -10,7 +10,7 @@ import msgspec
 from buildlib import errors
 from buildlib.artifact.onnx_reader import inspect_onnx
 from buildlib.artifact.operators import ONNX_SOURCES
-from buildlib.core.operators import SupportedOperators, missing_operators, read_operators
+from buildlib.core.sources.operators import SupportedOperators, missing_operators, read_operators
 from buildlib.device.link import DeviceLink
 from buildlib.steps.context import StepContext
 from buildlib.steps.world import read_observation

@@ -171,7 +171,7 @@ def _note(services: Services, subject: Subject, verdict: Judgement) -> None:
 
 def explain(error: errors.BuildError) -> None:
     """Adds the diagnosis that nobody asked for: what the error's own words and its log show, and a first remedy."""
-    from buildlib.core.diagnosis import diagnose
+    from buildlib.core.diagnoses.diagnosis import diagnose
 
     if error.signs or (error.remedy and not error.log):
         return

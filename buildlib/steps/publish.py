@@ -11,8 +11,8 @@ from buildlib import errors
 from buildlib.core import catalog, freshness, wording
 from buildlib.core.gate import Obstacle, confinement, obstacles
 from buildlib.core.key import differences, digest
+from buildlib.core.manifests.release import message
 from buildlib.core.receipt import Receipt
-from buildlib.core.release import message
 from buildlib.core.stages import STAGES, artifact_digests, published_digests, target_of
 from buildlib.core.world import Subject
 from buildlib.ports.target import Artifact, Request

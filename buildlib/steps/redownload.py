@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from buildlib.core.catalog import UrlSource
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from buildlib.errors import BuildError, SourceError, SourceUnavailable, TargetError
 from buildlib.ports.source import SourceContext
 from buildlib.sources import url as url_source

@@ -13,9 +13,9 @@ import msgspec
 from buildlib import errors
 from buildlib.core import catalog, freshness
 from buildlib.core.confirmation import judge_download
-from buildlib.core.findings import Finding
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from buildlib.core.stages import artifact_digests
+from buildlib.core.verdicts.findings import Finding
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain, validate
 from buildlib.steps.compile_job import end_job

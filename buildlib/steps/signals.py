@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buildlib.core.remote import active_path
-from buildlib.core.signals import Signals, read_signals
+from buildlib.core.verdicts.signals import Signals, read_signals
 from buildlib.core.world import Subject
 from buildlib.device.link import DeviceLink
 

@@ -44,7 +44,7 @@ def describe(source: Source) -> str:
 def _look_into(context: StepContext, role: str, sha256: str, name: str) -> dict[str, Any]:
     """What the ONNX says of itself; raises SourceError for one that cannot become this kind of model."""
     from buildlib.artifact.onnx_reader import inspect_onnx
-    from buildlib.core.model_form import check_source
+    from buildlib.core.sources.model_form import check_source
 
     inspection = inspect_onnx(context.workspace.blobs.path(sha256), where=name)
     problems = check_source(inspection, context.model.kind, role, context.model.model_size)

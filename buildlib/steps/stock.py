@@ -7,8 +7,8 @@ from typing import Any
 
 from buildlib import errors
 from buildlib.core.catalog import Device, DevicePaths
+from buildlib.core.diagnoses.stock_comparison import Toolchain, version_numbers
 from buildlib.core.flags import effective_flags
-from buildlib.core.stock_comparison import Toolchain, version_numbers
 from buildlib.core.world import Subject
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain

@@ -11,7 +11,7 @@ import msgspec
 
 from buildlib import errors
 from buildlib.core import catalog
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import SourceContext
 from buildlib.ports.target import Target

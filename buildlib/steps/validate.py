@@ -11,9 +11,9 @@ import msgspec
 from buildlib import errors
 from buildlib.core.remote import active_path, iqpilot_harness_path
 from buildlib.core.selection import ACTIVE, KNOWN, selection_for
-from buildlib.core.signals import Signals, judge_signals
-from buildlib.core.validation import Asked, Validation, judge_run, with_signals
-from buildlib.core.validation_iqpilot import judge_iqpilot
+from buildlib.core.verdicts.signals import Signals, judge_signals
+from buildlib.core.verdicts.validation import Asked, Validation, judge_run, with_signals
+from buildlib.core.verdicts.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import end_job, ship_beside

@@ -10,7 +10,7 @@ from buildlib import errors
 from buildlib.artifact.describe import summary
 from buildlib.artifact.examine import examine
 from buildlib.core.flags import effective_flags, expected_device
-from buildlib.core.verdict import Expectations, Verdict, expectations_of
+from buildlib.core.verdicts.verdict import Expectations, Verdict, expectations_of
 from buildlib.core.world import Subject
 from buildlib.steps.context import Outcome, StepContext
 

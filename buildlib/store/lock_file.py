@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buildlib.core.lockfile import Lock, parse_lock
+from buildlib.core.sources.lockfile import Lock, parse_lock
 from buildlib.errors import SourceError
 
 

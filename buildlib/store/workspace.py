@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from buildlib.core.catalog import Catalog
-from buildlib.core.lockfile import NAME as LOCK_NAME
-from buildlib.core.lockfile import Lock
+from buildlib.core.sources.lockfile import NAME as LOCK_NAME
+from buildlib.core.sources.lockfile import Lock
 from buildlib.errors import CatalogError
 from buildlib.store import files
 from buildlib.store.blobs import BlobStore
@@ -118,8 +118,8 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
         kept = msgspec.msgpack.decode(files.read_sealed(cache), type=_Cached)
         if kept.stamp == stamp and all(environ.get(name) == value for name, value in kept.used.items()):
             return msgspec.msgpack.decode(kept.catalog, type=Catalog)
-    from buildlib.core.catalog_parser import decode_catalog, parse_catalog
-    from buildlib.core.interpolation import UsedEnviron
+    from buildlib.core.declaration.catalog_parser import decode_catalog, parse_catalog
+    from buildlib.core.declaration.interpolation import UsedEnviron
 
     asked = UsedEnviron(environ)
     catalog = parse_catalog(decode_catalog(raw, path=path.name), path=path.name, environ=asked)
@@ -129,11 +129,13 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
 
 
 def parser_sources() -> tuple[tuple[str, int, int], ...]:
-    """Name, size and mtime_ns of the pure core's files: what turns text into a catalog is among them."""
+    """Name, size and mtime_ns of the files that turn text into a catalog: `core` itself and its room `declaration`."""
+    core = Path(__file__).parent.parent / "core"
     found = []
-    with os.scandir(Path(__file__).parent.parent / "core") as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                stat = entry.stat()
-                found.append((entry.name, stat.st_size, stat.st_mtime_ns))
+    for room in (core, core / "declaration"):
+        with os.scandir(room) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    stat = entry.stat()
+                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
     return tuple(sorted(found))

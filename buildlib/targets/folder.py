@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 
-from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
-from buildlib.core.manifest import Entry, tinygrad_ref
-from buildlib.core.manifest_change import Change
+from buildlib.core.manifests import release
+from buildlib.core.manifests.manifest import Entry, tinygrad_ref
+from buildlib.core.manifests.manifest_change import Change
 from buildlib.errors import BuildError, Cancelled, StoreError, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Published, Request, TargetState

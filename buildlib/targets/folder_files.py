@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from buildlib.core import release
-from buildlib.core.manifest import Chunk
-from buildlib.core.release import Storage
+from buildlib.core.manifests import release
+from buildlib.core.manifests.manifest import Chunk
+from buildlib.core.manifests.release import Storage
 from buildlib.errors import InputChanged, TargetError
 from buildlib.ports.target import Artifact
 from buildlib.store import files

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from buildlib.core.manifest_change import Change
+from buildlib.core.manifests.manifest_change import Change
 from buildlib.errors import TargetError
 from buildlib.store import files
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from buildlib.core.catalog import Target as TargetSettings
-from buildlib.core.manifest_change import Change
+from buildlib.core.manifests.manifest_change import Change
 from buildlib.errors import Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Published, PublishedFile

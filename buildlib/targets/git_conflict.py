@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from buildlib.core.catalog import Target
-from buildlib.core.manifest import Entry, read_entry
+from buildlib.core.manifests.manifest import Entry, read_entry
 from buildlib.errors import BuildError, TargetError
 from buildlib.ports.target import Check, Request
 from buildlib.targets import git_plan

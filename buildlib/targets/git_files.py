@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from buildlib.core import release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.manifest import Chunk
-from buildlib.core.release import Storage
+from buildlib.core.manifests import release
+from buildlib.core.manifests.manifest import Chunk
+from buildlib.core.manifests.release import Storage
 from buildlib.errors import InputChanged, TargetError
 from buildlib.ports.target import Artifact
 from buildlib.store import files

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from buildlib.core import release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.manifest_change import Change
+from buildlib.core.manifests import release
+from buildlib.core.manifests.manifest_change import Change
 from buildlib.errors import TargetError
 from buildlib.ports.target import PublishedFile
 from buildlib.targets import git_plan, git_tree, publication

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from buildlib.core.manifest_change import Change
+from buildlib.core.manifests.manifest_change import Change
 from buildlib.errors import BuildError, TargetError
 from buildlib.store import files
 from buildlib.targets.git_commands import Git

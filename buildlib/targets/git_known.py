@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from buildlib.core.lfs_pointer import POINTER_LIMIT
+from buildlib.core.sources.lfs_pointer import POINTER_LIMIT
 from buildlib.store import files
 from buildlib.targets import git_tree
 from buildlib.targets.git_commands import Git

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from buildlib.core import release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.catalog_release import NewCatalog
-from buildlib.core.manifest import Entry, tinygrad_ref
+from buildlib.core.manifests import release
+from buildlib.core.manifests.catalog_release import NewCatalog
+from buildlib.core.manifests.manifest import Entry, tinygrad_ref
 from buildlib.errors import TargetError
 from buildlib.ports.target import Request
 from buildlib.targets import git_tree

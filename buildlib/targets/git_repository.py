@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event
 
-from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
+from buildlib.core.manifests import release
 from buildlib.errors import BuildError, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Check, MakeCatalog, Observation, Published, Request, TargetState

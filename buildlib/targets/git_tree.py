@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from buildlib.core.lfs_pointer import POINTER_LIMIT, parse_pointer
-from buildlib.core.release import Storage
+from buildlib.core.manifests.release import Storage
+from buildlib.core.sources.lfs_pointer import POINTER_LIMIT, parse_pointer
 from buildlib.errors import TargetError
 from buildlib.targets.git_commands import Git
 

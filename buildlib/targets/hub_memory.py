@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests import release
+from buildlib.core.manifests.manifest import Entry
 from buildlib.errors import TargetError
 from buildlib.store import files
 from buildlib.targets import publication

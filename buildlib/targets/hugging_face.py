@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
-from buildlib.core import release
 from buildlib.core.catalog import Model
 from buildlib.core.catalog import Target as TargetSettings
-from buildlib.core.manifest import Entry, tinygrad_ref
+from buildlib.core.manifests import release
+from buildlib.core.manifests.manifest import Entry, tinygrad_ref
 from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Published, Request, TargetState

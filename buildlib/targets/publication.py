@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from buildlib.core import manifest_edit, release
 from buildlib.core.catalog import Model, Target
-from buildlib.core.catalog_release import NewCatalog
-from buildlib.core.manifest import Chunk, Entry, read_entry
-from buildlib.core.manifest_change import Change, has_bundle
-from buildlib.core.manifest_edit import Wanted
-from buildlib.core.release import Storage
+from buildlib.core.manifests import manifest_edit, release
+from buildlib.core.manifests.catalog_release import NewCatalog
+from buildlib.core.manifests.manifest import Chunk, Entry, read_entry
+from buildlib.core.manifests.manifest_change import Change, has_bundle
+from buildlib.core.manifests.manifest_edit import Wanted
+from buildlib.core.manifests.release import Storage
 from buildlib.errors import RailRefused, TargetError
 from buildlib.ports.target import Artifact, FileChange, PublishedFile, Request
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from threading import Event
 
 from buildlib.core.catalog import Model
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from buildlib.errors import BuildError, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import (

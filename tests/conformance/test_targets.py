@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from buildlib.core.catalog import Target as Settings
-from buildlib.core.catalog_release import NewCatalog, new_catalog
-from buildlib.core.manifest_edit import set_tinygrad_ref
+from buildlib.core.manifests.catalog_release import NewCatalog, new_catalog
+from buildlib.core.manifests.manifest_edit import set_tinygrad_ref
 from buildlib.errors import BuildError, RailRefused, TargetError
 from buildlib.ports.target import Published, Request, Target
 from buildlib.sandbox import Sandbox, make_sandbox

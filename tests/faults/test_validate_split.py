@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from buildlib.core.validation import Asked, judge_run
+from buildlib.core.verdicts.validation import Asked, judge_run
 from tests.support import faulty
 
 pytestmark = pytest.mark.compile

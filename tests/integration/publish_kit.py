@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from buildlib.core.catalog import Bundle, Model, SampleSource, Target
-from buildlib.core.manifest import Entry, read_entry
+from buildlib.core.manifests.manifest import Entry, read_entry
 from buildlib.errors import TargetError
 from buildlib.ports.source import SourceContext
 from buildlib.ports.target import Artifact, Request

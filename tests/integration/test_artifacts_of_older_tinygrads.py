@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from buildlib.artifact.inspect_file import inspect_artifact
-from buildlib.core.contract import KNOWN_GLOBALS
-from buildlib.core.inspection import Inspection
-from buildlib.core.verdict import Expectations, judge
+from buildlib.core.verdicts.contract import KNOWN_GLOBALS
+from buildlib.core.verdicts.inspection import Inspection
+from buildlib.core.verdicts.verdict import Expectations, judge
 from tests.support.captured_jits import SPECS, make_jits
 
 pytestmark = [pytest.mark.slow, pytest.mark.compile, pytest.mark.timeout(900)]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from buildlib.core.contract import CONTRACTS
-from buildlib.core.model_form import ROLES, check_source, role_form
+from buildlib.core.sources.model_form import ROLES, check_source, role_form
+from buildlib.core.verdicts.contract import CONTRACTS
 from buildlib.sources import sample
 
 pytestmark = pytest.mark.compile
@@ -85,7 +85,7 @@ def test_one_role_gives_a_bare_jit_that_its_contract_accepts(
     run_split: Split, split_parts: dict[str, Path], cpu_environment: dict[str, str], tmp_path: Path, role: str
 ) -> None:
     from buildlib.artifact.examine import examine
-    from buildlib.core.verdict import Expectations
+    from buildlib.core.verdicts.verdict import Expectations
 
     output, about = tmp_path / "a b.pkl", tmp_path / "metadata.pkl"
     done = run_split(f"--metadata-output={about}", onnx={role: split_parts[role]}, output=output)
@@ -125,7 +125,7 @@ def test_all_roles_give_one_artifact_with_its_metadata(split_artifact: Path, cpu
 
 def test_its_contract_accepts_it_and_the_other_kinds_does_not(split_artifact: Path) -> None:
     from buildlib.artifact.examine import examine
-    from buildlib.core.verdict import Expectations
+    from buildlib.core.verdicts.verdict import Expectations
 
     _, verdict = examine(split_artifact, Expectations(contract="vision_multi_policy", expected_device="CPU"))
     assert [finding for finding in verdict.findings if finding.code != "tiny"] == []

@@ -47,8 +47,8 @@ def test_an_unmounted_share_is_told_from_a_folder(share: Desk, tmp_path: Path) -
 def test_apple_double_files_are_neither_taken_for_chunks_nor_left_behind(
     share: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("buildlib.core.release.CHUNK_SIZE", 5000)
-    monkeypatch.setattr("buildlib.core.release.chunk_names.__defaults__", (5000,))
+    monkeypatch.setattr("buildlib.core.manifests.release.CHUNK_SIZE", 5000)
+    monkeypatch.setattr("buildlib.core.manifests.release.chunk_names.__defaults__", (5000,))
     share = share.with_settings(large_files="chunks")
     folder(share).publish(share.request("nopp", ARTIFACT))
     where = (share.clone / share.artifact_path("nopp")).parent

@@ -283,7 +283,7 @@ def test_an_artifact_whose_bytes_changed_is_refused(desk: Desk) -> None:
 
 
 def test_plain_files_over_a_hosts_limit_are_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("buildlib.core.release.MAX_PLAIN", {"github.com": 1000})
+    monkeypatch.setattr("buildlib.core.manifests.release.MAX_PLAIN", {"github.com": 1000})
     git(desk.clone, "remote", "set-url", "--push", "origin", "git@github.com:owner/IQModels.git")
     before = desk.snapshot()
     with pytest.raises(TargetError, match=r"github\.com refuses plain files") as caught:

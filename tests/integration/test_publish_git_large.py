@@ -15,8 +15,8 @@ MANIFESTS = ("docs/model_fetcher_b.json", "docs/model_selector_b.json")
 
 
 def test_chunks_replace_the_whole_file_and_carry_openpilots_names(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("buildlib.core.release.CHUNK_SIZE", 5000)
-    monkeypatch.setattr("buildlib.core.release.chunk_names.__defaults__", (5000,))
+    monkeypatch.setattr("buildlib.core.manifests.release.CHUNK_SIZE", 5000)
+    monkeypatch.setattr("buildlib.core.manifests.release.chunk_names.__defaults__", (5000,))
     chunked = desk.with_settings(large_files="chunks")
     request = desk.request("nopp", ARTIFACT)
     published = chunked.target.publish(request)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from buildlib.errors import TargetError
 from buildlib.targets.folder import Folder
 from buildlib.targets.git_repository import GitRepository

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from buildlib.core.manifest import Chunk, Entry
+from buildlib.core.manifests.manifest import Chunk, Entry
 from buildlib.errors import Cancelled, TargetError
 from buildlib.ports.source import SourceContext
 from buildlib.steps.redownload import Clock, redownload

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from buildlib.core.validation import Asked, judge_run
+from buildlib.core.verdicts.validation import Asked, judge_run
 from tests.support.benches import Bench, local_bench, until
 
 pytestmark = pytest.mark.compile

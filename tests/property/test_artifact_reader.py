@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from buildlib.artifact.describe import as_json, describe_inspection, describe_verdict
 from buildlib.artifact.examine import examine
 from buildlib.artifact.inspect_file import inspect_artifact
-from buildlib.core.contract import CONTRACTS
-from buildlib.core.verdict import Expectations
+from buildlib.core.verdicts.contract import CONTRACTS
+from buildlib.core.verdicts.verdict import Expectations
 from buildlib.errors import ArtifactError
 from tests.support.rewriting import opcodes
 

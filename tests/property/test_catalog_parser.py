@@ -11,9 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from buildlib.core import catalog_file
 from buildlib.core.catalog import Catalog
-from buildlib.core.catalog_parser import decode_catalog, parse_catalog
+from buildlib.core.declaration import catalog_file
+from buildlib.core.declaration.catalog_parser import decode_catalog, parse_catalog
 from buildlib.errors import CatalogError
 
 MODELS_YAML = (Path(__file__).parents[2] / "models.yaml").read_text(encoding="utf-8")

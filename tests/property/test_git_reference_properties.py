@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildlib.core.git_reference import PROTOCOLS, check_reference
+from buildlib.core.sources.git_reference import PROTOCOLS, check_reference
 from buildlib.errors import SourceError
 
 pieces = st.sampled_from(

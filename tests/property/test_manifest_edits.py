@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from buildlib.core.catalog import Target
-from buildlib.core.catalog_release import new_catalog
-from buildlib.core.manifest import Chunk, read_entry
-from buildlib.core.manifest_change import take_over
-from buildlib.core.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle
+from buildlib.core.manifests.catalog_release import new_catalog
+from buildlib.core.manifests.manifest import Chunk, read_entry
+from buildlib.core.manifests.manifest_change import take_over
+from buildlib.core.manifests.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buildlib.artifact.onnx_reader import inspect_onnx
-from buildlib.core.model_form import check_source, guess_role
-from buildlib.core.output_slices import BadSlices, decode_output_slices, resolve_spans
+from buildlib.core.sources.model_form import check_source, guess_role
+from buildlib.core.sources.output_slices import BadSlices, decode_output_slices, resolve_spans
 from buildlib.errors import SourceError
 
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildlib.core.yaml_append import append_entry
+from buildlib.core.declaration.yaml_append import append_entry
 from buildlib.errors import UsageError
 
 VALUES = {"display_name": "No PP: #1 'x'", "source": "/a b/ü.onnx", "bundle": {"short_name": "NOPP"}}

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from buildlib.core.confirmation import judge_download
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 from tests.devices.manager import add_params_class, as_active, log_of, model_manager, wish
 from tests.support.benches import Bench, until
 

@@ -16,7 +16,7 @@ import pytest
 
 from buildlib.artifact.onnx_reader import inspect_onnx
 from buildlib.artifact.onnx_sniff import sniff_onnx
-from buildlib.core.model_form import check_source
+from buildlib.core.sources.model_form import check_source
 from buildlib.errors import SourceError
 
 Make = Callable[..., Path]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from buildlib.core.lockfile import Pin
+from buildlib.core.sources.lockfile import Pin
 from buildlib.ports.source import SourceContext
 from buildlib.store.files import hash_file
 

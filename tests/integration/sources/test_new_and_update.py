@@ -11,7 +11,7 @@ import pytest
 from buildlib.commands.new_model import add_model
 from buildlib.commands.update_pins import update_pins
 from buildlib.core.catalog import GitSource, PathSource, UrlSource
-from buildlib.core.lockfile import changes, parse_lock
+from buildlib.core.sources.lockfile import changes, parse_lock
 from buildlib.errors import SourceError, SourceUnavailable, UsageError
 from buildlib.store.files import hash_file
 from buildlib.store.workspace import Workspace

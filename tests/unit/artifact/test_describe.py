@@ -9,8 +9,8 @@ import pytest
 
 from buildlib.artifact.describe import as_json, describe_diagnosis, describe_inspection, describe_verdict, summary
 from buildlib.artifact.examine import examine
-from buildlib.core.diagnosis import diagnose
-from buildlib.core.verdict import Expectations
+from buildlib.core.diagnoses.diagnosis import diagnose
+from buildlib.core.verdicts.verdict import Expectations
 
 
 @pytest.mark.compile

@@ -12,7 +12,7 @@ import pytest
 
 from buildlib.artifact.inspect_file import inspect_artifact
 from buildlib.artifact.refusals import Damaged, Forbidden, TooMuch, Truncated
-from buildlib.core.verdict import Expectations, judge
+from buildlib.core.verdicts.verdict import Expectations, judge
 from buildlib.errors import ArtifactError
 
 pytestmark = pytest.mark.timeout(60)

@@ -11,8 +11,8 @@ import pytest
 
 from buildlib.artifact.inspect_file import inspect_artifact
 from buildlib.artifact.refusals import Damaged, NotAnArtifact, Truncated
-from buildlib.core.contract import KNOWN_GLOBALS
-from buildlib.core.inspection import Inspection, JitInput
+from buildlib.core.verdicts.contract import KNOWN_GLOBALS
+from buildlib.core.verdicts.inspection import Inspection, JitInput
 from buildlib.errors import ArtifactError
 from tests.support.rewriting import opcodes
 

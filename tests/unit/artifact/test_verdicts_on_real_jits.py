@@ -12,7 +12,7 @@ import pytest
 
 from buildlib.artifact.examine import examine
 from buildlib.artifact.inspect_file import inspect_artifact
-from buildlib.core.verdict import Expectations, Verdict, judge
+from buildlib.core.verdicts.verdict import Expectations, Verdict, judge
 from tests.support.rewriting import mentions_of_cpu, rename, rewrite, to_device
 
 pytestmark = pytest.mark.compile

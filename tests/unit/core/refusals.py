@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core.catalog_parser import parse_catalog
+from buildlib.core.declaration.catalog_parser import parse_catalog
 from buildlib.errors import CatalogError
 
 SAMPLE = "source: {kind: sample, seed: 1}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core.camera import frame_bytes, frame_layout
+from buildlib.core.verdicts.camera import frame_bytes, frame_layout
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ from buildlib.core.catalog import (
     Timeouts,
     UrlSource,
 )
-from buildlib.core.catalog_parser import PARSER_MODULES, parse_catalog
-from buildlib.core.interpolation import UsedEnviron
-from buildlib.core.names import BOOLEAN_WORDS
+from buildlib.core.declaration.catalog_parser import parse_catalog
+from buildlib.core.declaration.interpolation import UsedEnviron
+from buildlib.core.declaration.names import BOOLEAN_WORDS
+from buildlib.store.workspace import parser_sources
 
 ROOT = Path(__file__).parents[3]
 
@@ -206,17 +207,25 @@ def test_the_catalog_goes_through_a_cache_unchanged(catalog: Catalog) -> None:
     assert msgspec.json.decode(msgspec.json.encode(catalog), type=Catalog) == catalog
 
 
-def test_all_modules_that_the_parser_is_made_of_are_named() -> None:
-    todo, found = ["catalog_parser"], set[str]()
+def test_all_that_decides_what_a_text_means_is_part_of_the_cached_catalogs_stamp() -> None:
+    todo, found = ["declaration.catalog_parser"], set[str]()
     while todo:
         module = todo.pop()
         found.add(module)
-        tree = ast.parse((ROOT / "buildlib" / "core" / f"{module}.py").read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        path = ROOT.joinpath("buildlib", "core", *module.split(".")).with_suffix(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("buildlib.core"):
                 inner = (node.module or "").removeprefix("buildlib.core").lstrip(".")
-                todo += {inner} - found if inner else {alias.name for alias in node.names} - found
-    assert tuple(sorted(found)) == PARSER_MODULES
+                named = {f"{inner}.{alias.name}".lstrip(".") for alias in node.names}
+                modules = {
+                    name
+                    for name in {inner, *named}
+                    if (ROOT / "buildlib/core" / f"{name.replace('.', '/')}.py").is_file()
+                }
+                todo += modules - found
+    stamped = {name for name, _, _ in parser_sources()}
+    assert {f"{module.rpartition('.')[2]}.py" for module in found} <= stamped
+    assert len(found) > 8
 
 
 def test_a_thousand_models_resolve() -> None:

@@ -6,12 +6,12 @@ import random
 import msgspec
 import pytest
 
-from buildlib.core import release
 from buildlib.core.catalog import Bundle, Model, SampleSource, Target
-from buildlib.core.catalog_release import NewCatalog, new_catalog, next_directory, next_name
-from buildlib.core.manifest import Manifest, tinygrad_ref
-from buildlib.core.manifest_change import Change, take_over
-from buildlib.core.manifest_edit import Wanted
+from buildlib.core.manifests import release
+from buildlib.core.manifests.catalog_release import NewCatalog, new_catalog, next_directory, next_name
+from buildlib.core.manifests.manifest import Manifest, tinygrad_ref
+from buildlib.core.manifests.manifest_change import Change, take_over
+from buildlib.core.manifests.manifest_edit import Wanted
 from buildlib.errors import BuildError, TargetError, UsageError
 from buildlib.sandbox import manifests as made
 

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 import yaml
 
-from buildlib.core import catalog, catalog_file
-from buildlib.core.catalog_parser import parse_catalog
-from buildlib.core.catalog_reference import renew, table
-from buildlib.core.catalog_schema import FILE_NAME, catalog_schema, schema_text
+from buildlib.core import catalog
+from buildlib.core.declaration import catalog_file
+from buildlib.core.declaration.catalog_parser import parse_catalog
+from buildlib.core.declaration.catalog_reference import renew, table
+from buildlib.core.declaration.catalog_schema import FILE_NAME, catalog_schema, schema_text
 from buildlib.errors import CatalogError
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ PAGE = ROOT / "docs" / "reference" / "models-yaml.md"
 
 def test_the_checked_in_schema_is_current() -> None:
     now = (ROOT / FILE_NAME).read_text(encoding="utf-8")
-    assert now == schema_text(), "renew it: python -m buildlib.core.catalog_schema > models.schema.json"
+    assert now == schema_text(), "renew it: python -m buildlib.core.declaration.catalog_schema > models.schema.json"
 
 
 def test_the_reference_page_is_current_and_shows_every_class() -> None:

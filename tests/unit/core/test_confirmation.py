@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from buildlib.core.confirmation import artifacts_of, endangered, judge_download
-from buildlib.core.manifest import Entry
+from buildlib.core.manifests.manifest import Entry
 
 NAME, SHA, URL = "a.pkl", "a" * 64, "https://host/a%20b/a.pkl"
 ENTRY = Entry(file_name=NAME, sha256=SHA, url=URL)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from buildlib.core.diagnosis import Diagnosis, diagnose
-from buildlib.core.signs import SIGNS
+from buildlib.core.diagnoses.diagnosis import Diagnosis, diagnose
+from buildlib.core.diagnoses.signs import SIGNS
 
 LOGS = Path(__file__).parent / "logs"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from buildlib.core.builtin import PROFILES
 from buildlib.core.catalog import Device, Profile
+from buildlib.core.declaration.builtin import PROFILES
 from buildlib.core.doctor import active_model, examine, flag_differences
 
 QCOM = Profile(name="qcom", flags=dict(PROFILES["qcom"]["flags"]), expected_device="QCOM")

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from buildlib.core.catalog import Model, PathSource
-from buildlib.core.verdict import expectations_of
+from buildlib.core.verdicts.verdict import expectations_of
 
 MODEL = Model(
     name="nopp",

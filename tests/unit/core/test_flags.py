@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buildlib.core.catalog import Catalog, Device, Model
-from buildlib.core.catalog_parser import parse_catalog
+from buildlib.core.declaration.catalog_parser import parse_catalog
 from buildlib.core.flags import (
     Flag,
     effective_flags,

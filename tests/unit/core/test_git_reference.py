@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core.git_reference import check_reference, is_abbreviated, is_commit, is_local
+from buildlib.core.sources.git_reference import check_reference, is_abbreviated, is_commit, is_local
 from buildlib.errors import SourceError
 
 GOOD = "https://github.com/o/r.git"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildlib.core.lockfile import Lock, Pin, changes, parse_lock, render_lock
+from buildlib.core.sources.lockfile import Lock, Pin, changes, parse_lock, render_lock
 from buildlib.errors import SourceError
 
 PIN = Pin(repository="https://x/y", ref="main", path="a b.onnx", commit="a" * 40, lfs="b" * 64, sha256="b" * 64, size=3)

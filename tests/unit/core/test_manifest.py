@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from buildlib.core.manifest import Chunk, Manifest, read_entry, tinygrad_ref
-from buildlib.core.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle, set_tinygrad_ref
+from buildlib.core.manifests.manifest import Chunk, Manifest, read_entry, tinygrad_ref
+from buildlib.core.manifests.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle, set_tinygrad_ref
 from buildlib.errors import TargetError
 
 OLD, NEW = "a" * 64, "b" * 64

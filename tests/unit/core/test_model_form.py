@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from buildlib.core.model_form import check_source, expected_artifact_bytes, guess_role
-from buildlib.core.onnx_inspection import Dim, OnnxInspection, TensorSpec
+from buildlib.core.sources.model_form import check_source, expected_artifact_bytes, guess_role
+from buildlib.core.sources.onnx_inspection import Dim, OnnxInspection, TensorSpec
 
 IMAGES: dict[str, tuple[str, tuple[Dim, ...]]] = {
     "img": ("uint8", (1, 12, 128, 256)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core import model_form, resolver
-from buildlib.core.catalog_parser import parse_catalog
-from buildlib.core.names import COMMANDS, DOIT_COMMANDS, STAGES
+from buildlib.core.declaration import resolver
+from buildlib.core.declaration.catalog_parser import parse_catalog
+from buildlib.core.declaration.names import COMMANDS, DOIT_COMMANDS, STAGES
+from buildlib.core.sources import model_form
 from tests.unit.core.refusals import MODEL, SAMPLE, problems
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from buildlib.core.catalog import GitSource, PathSource, UrlSource
-from buildlib.core.new_model import entry_values, guess_kind, guess_model, parse_origin
+from buildlib.core.declaration.new_model import entry_values, guess_kind, guess_model, parse_origin
 from buildlib.errors import SourceError, UsageError
 
 from .test_model_form import IMAGES, MEMORY, SUPERCOMBO, inspection

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from buildlib.core.model_form import Problem, check_source
-from buildlib.core.onnx_text import describe_onnx
+from buildlib.core.sources.model_form import Problem, check_source
+from buildlib.core.sources.onnx_text import describe_onnx
 
 from .test_model_form import IMAGES, SUPERCOMBO, inspection
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buildlib.artifact.operators import installed_operators, operators_of
-from buildlib.core.operators import SupportedOperators, missing_operators, read_operators
+from buildlib.core.sources.operators import SupportedOperators, missing_operators, read_operators
 
 from .test_model_form import SUPERCOMBO, inspection
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from buildlib.core import release
 from buildlib.core.catalog import Bundle, Model, SampleSource, Target
+from buildlib.core.manifests import release
 from buildlib.errors import TargetError
 
 NOPP = Model(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core.contract import ShapeRule
-from buildlib.core.shapes import USUAL_INPUTS, expected_shape, frame_skip_of, packed_floats, queue_depth
+from buildlib.core.verdicts.contract import ShapeRule
+from buildlib.core.verdicts.shapes import USUAL_INPUTS, expected_shape, frame_skip_of, packed_floats, queue_depth
 
 
 @pytest.mark.parametrize(

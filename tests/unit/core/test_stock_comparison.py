@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core.stock_comparison import Toolchain, compare_toolchains
+from buildlib.core.diagnoses.stock_comparison import Toolchain, compare_toolchains
 
 STOCK = {
     "DEV": "QCOM", "IMAGE": "1", "FLOAT16": "1", "NOLOCALS": "1", "JIT_BATCH_SIZE": "0", "OPENPILOT_HACKS": "1",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from buildlib.core.validation import Asked, judge_run
+from buildlib.core.verdicts.validation import Asked, judge_run
 
 SHA, OTHER = "a" * 64, "b" * 64
 ASKED = Asked(sha256=SHA, frames=200, cameras=((1344, 760), (1928, 1208)), realtime=True)

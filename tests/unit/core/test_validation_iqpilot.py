@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from buildlib.core.signals import CrashFile, Drives, ErrorLog, Signals, new_texts, onroad_since
-from buildlib.core.validation import Validation
-from buildlib.core.validation_iqpilot import judge_iqpilot
+from buildlib.core.verdicts.signals import CrashFile, Drives, ErrorLog, Signals, new_texts, onroad_since
+from buildlib.core.verdicts.validation import Validation
+from buildlib.core.verdicts.validation_iqpilot import judge_iqpilot
 
 NAME, SHA = "m.pkl", "a" * 64
 PATH = f"/data/media/0/models/{NAME}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.core import names, words
+from buildlib.core.declaration import names, words
 from tests.unit.core.refusals import device, problems, target
 
 SOURCES = {

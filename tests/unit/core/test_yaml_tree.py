@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from buildlib.core import yaml_tree
-from buildlib.core.catalog_parser import decode_catalog, parse_catalog
+from buildlib.core.declaration import yaml_tree
+from buildlib.core.declaration.catalog_parser import decode_catalog, parse_catalog
 from buildlib.errors import EXIT_CATALOG, CatalogError
 from tests.unit.core.refusals import model, problems
 

@@ -19,19 +19,24 @@ PACKAGE = Path(sample.__file__).parent.parent
 TABLE = Path(__file__).with_name("step_versions.json")
 
 CODE: dict[str, tuple[str, ...]] = {
-    "source": ("steps/source.py", "artifact/onnx_reader.py", "core/model_form.py"),
+    "source": ("steps/source.py", "artifact/onnx_reader.py", "core/sources/model_form.py"),
     "upload": ("steps/upload.py",),
     "compile": ("steps/compile.py", "steps/compile_job.py", "steps/toolchain.py"),
     "pull": ("steps/pull.py",),
     "verify": (
         "steps/verify.py",
-        "core/verdict.py",
-        "core/verdict_devices.py",
-        "core/verdict_jits.py",
-        "core/contract.py",
+        "core/verdicts/verdict.py",
+        "core/verdicts/verdict_devices.py",
+        "core/verdicts/verdict_jits.py",
+        "core/verdicts/contract.py",
     ),
     "install": ("steps/install.py",),
-    "validate": ("steps/validate.py", "core/validation.py", "core/validation_iqpilot.py", "core/signals.py"),
+    "validate": (
+        "steps/validate.py",
+        "core/verdicts/validation.py",
+        "core/verdicts/validation_iqpilot.py",
+        "core/verdicts/signals.py",
+    ),
     "publish": ("steps/publish.py",),
     "confirm": ("steps/confirm.py", "steps/redownload.py"),
     "sample recipe": ("sources/sample.py",),
