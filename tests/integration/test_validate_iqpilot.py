@@ -136,3 +136,23 @@ def test_a_refused_run_is_done_again_and_can_pass(desk: Project) -> None:
     refused(desk)
     wish(desk.device())
     desk.doit("validate:one").ok()
+
+
+@pytest.mark.slow
+@pytest.mark.ssh
+def test_over_ssh_it_is_the_same(tmp_path: Path, sample_artifact: Path, sample_onnx: Path) -> None:
+    from tests.support.ssh_projects import ssh_project
+
+    with ssh_project(tmp_path, sample_artifact, sample_onnx) as desk:
+        desk.set(validate_seconds=1.5)
+        add_iqpilot(desk.comma.root)
+        set_active(desk, OTHER)
+        desk.doit("validate:one").ok()
+        assert verdict(desk)["proof"]["models"][0]["holds"]
+        assert any("frozen UI" in text for text in verdict(desk)["unseen"])
+        assert_put_back(desk)
+        wish(desk.comma.root, select_other_at=0.7, other=OTHER)
+        run = desk.doit("-a", "validate:one")
+        assert run.status == 1
+        assert "another model ran" in run.text
+        assert_put_back(desk)
