@@ -25,6 +25,8 @@ SCRIPT = Path(__file__).parents[3] / "buildlib/device_scripts/selector_download.
 NAME, DATA = "driving_supercombo_nopp.pkl", b"the published bytes"
 SHA = hashlib.sha256(DATA).hexdigest()
 ACTIVE, INDEX = "ModelManager_ActiveBundle", "ModelManager_DownloadIndex"
+HERE = pytest.mark.parametrize("bench", ["local"], indirect=True)
+"""What the transport has no part in is tested on one."""
 BEFORE = '{"internalName": "TOBYRL",  "displayName": "TobyRL", "models": []}'
 MODELS = "/data/media/0/models"
 
@@ -140,6 +142,7 @@ def test_the_file_is_downloaded_and_selected_and_then_everything_is_as_before(ph
     assert_as_before(phone)
 
 
+@HERE
 def test_a_manager_that_takes_refs_only_is_asked_by_ref(phone: Bench, shop: Shop):
     wish(phone.root, by_ref=True)
     bundles = [{**shop.bundle, "index": None}]
@@ -161,12 +164,13 @@ MISBEHAVIOUR = [
 ]
 
 
+@HERE
 @pytest.mark.parametrize(("wishes", "code"), MISBEHAVIOUR, ids=[code for _, code in MISBEHAVIOUR])
 def test_a_manager_that_misbehaves_is_named_and_everything_is_as_before(
     phone: Bench, shop: Shop, wishes: dict[str, Any], code: str
 ):
     wish(phone.root, **wishes)
-    start(phone, visible=2, download=2 if code == "too_slow" else 8)
+    start(phone, visible=1, download=1 if code == "too_slow" else 8)
     status = phone.link.follow("s")
     finding = judge_download(status, (shop.entry,))
     assert finding is not None
@@ -176,6 +180,7 @@ def test_a_manager_that_misbehaves_is_named_and_everything_is_as_before(
     assert_as_before(phone)
 
 
+@HERE
 def test_the_old_hash_in_the_list_is_not_visible_yet_and_nothing_is_downloaded(phone: Bench, shop: Shop):
     shop.publish("a" * 64)
     start(phone, visible=1)
@@ -186,6 +191,7 @@ def test_the_old_hash_in_the_list_is_not_visible_yet_and_nothing_is_downloaded(p
     assert_as_before(phone)
 
 
+@HERE
 def test_onroad_ends_it_within_two_seconds_and_what_it_changed_comes_back_offroad(phone: Bench, shop: Shop):
     wish(phone.root, slow=60)
     start(phone, download=60)
@@ -221,6 +227,7 @@ def test_when_the_workstation_is_gone_the_device_puts_back_by_itself(phone: Benc
     assert_as_before(phone)
 
 
+@HERE
 def test_what_somebody_selects_meanwhile_stays(phone: Bench, shop: Shop):
     start(phone)
     status = phone.link.follow("s")
@@ -231,6 +238,7 @@ def test_what_somebody_selects_meanwhile_stays(phone: Bench, shop: Shop):
     assert param(phone, ACTIVE) == chosen
 
 
+@HERE
 def test_a_file_that_was_not_there_before_goes_again(phone: Bench):
     phone.path(f"{MODELS}/{NAME}").unlink()
     start(phone)
@@ -240,6 +248,7 @@ def test_a_file_that_was_not_there_before_goes_again(phone: Bench):
     assert not phone.path(f"{MODELS}/{NAME}").exists()
 
 
+@HERE
 def test_only_the_selectors_own_parameters_are_written(phone: Bench):
     add_params_class(phone.root)
     start(phone)
@@ -249,6 +258,7 @@ def test_only_the_selectors_own_parameters_are_written(phone: Bench):
     assert keys <= {"ModelManager_LastSyncTime", INDEX}
 
 
+@HERE
 def test_other_parameters_are_not_put_back_by_a_job(phone: Bench):
     phone.start("x", "pass", remember=["ModelManager_ClearCache"])
     assert phone.link.follow("x")["state"] != "ok"
