@@ -103,14 +103,14 @@ def _push_once(link: DeviceLink, local: Path, size: int, what: dict[str, object]
     # Ranges that leave gaps are of no use; the agent names its part by content, so a fresh start overwrites equals.
     whole = sum(item.end - item.start for item in known) == size
     ranges = Ranges(size, known if known and whole else split(size, link), on_progress)
-    alone = len(ranges.items) == 1
+    finished = False
 
     def send(link: DeviceLink, item: Range) -> None:
         arrived = item.done
         fresh = True
 
         def once() -> dict[str, object]:
-            nonlocal arrived, fresh
+            nonlocal arrived, fresh, finished
             # What was taken from us is not what arrived: after a lost link the agent says how far it came.
             if not fresh and _look(link, what, item):
                 return {}
@@ -119,13 +119,15 @@ def _push_once(link: DeviceLink, local: Path, size: int, what: dict[str, object]
             with local.open("rb") as file:
                 file.seek(start)
                 body = _Counted(file, item.end - start, lambda taken: ranges.reached(item, start + taken))
-                args = {**what, "start": item.start, "end": item.end, "offset": start, "finish": alone}
-                return link.ask("receive", args, body=body)  # type: ignore[arg-type]
+                args = {**what, "start": item.start, "end": item.end, "offset": start, "finish": True}
+                answer = link.ask("receive", args, body=body)  # type: ignore[arg-type]
+                finished = finished or bool(answer["finished"])
+                return answer
 
         link.repeat(once, lambda: arrived)
 
     _in_parallel(link, ranges, send)
-    if not alone:
+    if not finished:
         link.call("receive_finish", **what)
     return True
 

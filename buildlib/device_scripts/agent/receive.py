@@ -7,6 +7,7 @@ twice without harm. How far each range came lies beside it; the final sha256 dec
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 
@@ -56,6 +57,15 @@ class Part:
                             found.append({"start": int(start), "end": int(end), "done": done})
         return found
 
+    def whole(self) -> bool:
+        """True when the ranges leave no gap."""
+        reached = 0
+        for entry in sorted(self.ranges(), key=lambda entry: entry["start"]):
+            if entry["start"] > reached:
+                return False
+            reached = max(reached, entry["done"])
+        return reached == self.size
+
     def discard(self) -> None:
         """Removes the part and its notes."""
         for entry in self.ranges():
@@ -83,7 +93,8 @@ def do_receive_begin(request: Request) -> dict[str, Any]:
 
 
 def do_receive(request: Request) -> dict[str, Any]:
-    """Writes the body at `offset` of the range `start` to `end`; with `finish`, checks and renames the whole.
+    """Writes the body at `offset` of the range `start` to `end`; with `finish`, the last range of all checks and
+    renames the whole.
 
     Returns {done: offset reached, finished: bool}. Raises Refusal: transfer (the body ended early, or the hash is
     another), rail (onroad), device (no space).
@@ -111,20 +122,34 @@ def do_receive(request: Request) -> dict[str, Any]:
         os.close(handle)
     if offset < end:
         raise Refusal("transfer", "the upload ended early", where=part.device_path, expected=f"{end}", got=f"{offset}")
-    if not request.args.get("finish"):
-        return {"done": offset, "finished": False}
-    _finish(request, part, digest)
-    return {"done": part.size, "finished": True}
+    return {"done": offset, "finished": bool(request.args.get("finish")) and _finish_alone(request, part, digest)}
 
 
 def do_receive_finish(request: Request) -> dict[str, Any]:
     """All ranges have come: checks the whole and renames it. Repeated, it finds the file in its place."""
     part = Part(request)
-    if not os.path.exists(part.part) and os.path.isfile(part.path):
-        return {"finished": hash_file(part.path)[0] == part.sha256}
-    require_offroad(request.places)
-    _finish(request, part, None)
+    if _finish_alone(request, part, None):
+        return {"finished": True}
+    if os.path.exists(part.part) or not os.path.isfile(part.path) or hash_file(part.path)[0] != part.sha256:
+        raise Refusal("transfer", "the upload has gaps", where=part.device_path, remedy="run the step again")
     return {"finished": True}
+
+
+def _finish_alone(request: Request, part: Part, digest: str | None) -> bool:
+    """Finishes a whole part; False if it has gaps, or another range's command has finished it just now."""
+    try:
+        handle = os.open(part.part, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not os.path.exists(part.part) or not part.whole():
+            return False
+        require_offroad(request.places)
+        _finish(request, part, digest)
+        return True
+    finally:
+        os.close(handle)
 
 
 def _write(
