@@ -84,15 +84,15 @@ def present_parts(subject: Subject, stage: Stage, upstream: Upstream, world: Wor
 
 
 def _judge_key(subject: Subject, stage: Stage, upstream: Upstream, world: World, assumed: bool) -> Judgement:
-    last = world.latest(subject, stage.name)
     try:
         key, parts = present_parts(subject, stage, upstream, world)
     except NotKnowable as unknown:
+        last = world.latest(subject, stage.name)
         state = State.NEVER if last is None else State.STALE
         return Judgement(stage=stage.name, state=state, reason=unknown.reason, remedy=unknown.remedy)
     receipt = world.receipt(stage.name, key)
     if receipt is None:
-        return _stale(subject, stage, key, parts, last, world)
+        return _stale(subject, stage, key, parts, world.latest(subject, stage.name), world)
     lapse = stage.lapse(subject, receipt, world)
     fresh = Judgement(stage=stage.name, state=State.FRESH, key=key, parts=parts, receipt=receipt)
     if lapse is not None:

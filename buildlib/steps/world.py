@@ -105,7 +105,7 @@ class FileWorld:
 
     def file(self, path: str) -> str | None:
         """sha256 of a file below the root."""
-        return self.workspace.hashes.sha256(self.workspace.root / path)
+        return self.workspace.hashes.sha256(f"{self.workspace.root}/{path}")
 
     def blob(self, sha256: str) -> bool:
         """True when the content store holds these bytes undamaged."""

@@ -9,6 +9,8 @@ from buildlib.errors import StoreError
 from buildlib.store import files
 from buildlib.store.stat_cache import StatCache
 
+DIGITS = frozenset("0123456789abcdef")
+
 
 class BlobStore:
     """A directory of blobs, `ab/cdef...` by sha256. hashes is asked before a blob is believed."""
@@ -19,13 +21,16 @@ class BlobStore:
 
     def path(self, sha256: str) -> Path:
         """Where a blob is or would be."""
-        if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+        return Path(self._place(sha256))
+
+    def _place(self, sha256: str) -> str:
+        if len(sha256) != 64 or not DIGITS.issuperset(sha256):
             raise StoreError("not a sha256", expected="64 lower-case hex digits", got=repr(sha256)[:80])
-        return self._root / sha256[:2] / sha256[2:]
+        return f"{self._root}/{sha256[:2]}/{sha256[2:]}"
 
     def has(self, sha256: str) -> bool:
         """True when the blob is there and its bytes still have that hash."""
-        return self._hashes.sha256(self.path(sha256)) == sha256
+        return self._hashes.sha256(self._place(sha256)) == sha256
 
     def add(self, source: Path) -> str:
         """Takes a copy of a file in; its sha256. Bytes are read once."""

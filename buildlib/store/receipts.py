@@ -27,6 +27,7 @@ class ReceiptStore:
 
     def __init__(self, root: Path) -> None:
         self._receipts = root / "receipts"
+        self._top = str(self._receipts)
         self._attempts = root / "attempts"
         self._latest = root / "latest"
 
@@ -37,7 +38,8 @@ class ReceiptStore:
     def get(self, stage: str, key: str) -> Receipt | None:
         """The receipt of a step with this key, if it ever ended well."""
         try:
-            data = self.path(stage, key).read_bytes()
+            with open(f"{self._top}/{stage}/{key}.json", "rb") as file:  # noqa: PTH123 - a Path costs more than the read
+                data = file.read()
             receipt = _receipt_decoder.decode(data)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
