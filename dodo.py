@@ -56,7 +56,7 @@ def task_publish() -> Iterator[Task]:
 
 
 def task_confirm() -> Iterator[Task]:
-    """download what was published, and compare"""
+    """download what was published, by URL and by a device's selector, and compare"""
     yield from PROJECT.stage("confirm")
 
 

@@ -44,7 +44,12 @@ def checklist(
         _drive("no crash logs, no JIT mismatch, no freeze", onroad, _without(judged)),
         _stage(judged, "pull", "pulled back, hash as on the device", lambda r: "sha256 equal"),
         _stage(judged, "publish", "the published artifact was replaced", lambda r: str(r.get("commit") or "")[:12]),
-        _stage(judged, "publish", "selector and fetcher SHA values", lambda r: f"{len(r.get('entries', ()))} entries"),
+        _stage(
+            judged,
+            "publish",
+            "selector and fetcher SHA values",
+            lambda r: f"{len(r.get('entries', ()))} in each manifest",
+        ),
         _stage(
             judged, "publish", "repository, manifests and diff verified", lambda r: f"{len(r.get('paths', ()))} paths"
         ),

@@ -43,7 +43,7 @@ def confirm_on_device(context: StepContext, entries: tuple[Entry, ...], settings
     link, driving = context.link(), driving_context(context)
     seen = link.call("selector", argv=[link.python], env=environment(driving, link))
     if not seen["present"]:
-        return {"skipped": f"{context.device.name} has no model selector ({seen['why']})"}
+        return {"skipped": f"{context.device.name} has no model selector", "why": seen["why"]}
     if seen["journals"] and not seen["lock"]:
         # A confirm that died left it selected: nothing may be remembered before that is put back.
         link.call("recover", undo=seen["journals"])

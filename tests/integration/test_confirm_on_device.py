@@ -16,6 +16,7 @@ import yaml
 from buildlib.sandbox import open_sandbox
 from buildlib.sandbox.server import FileServer
 from buildlib.toolchain.c_compiler import CCompiler
+from tests.devices.iqpilot import add_iqpilot
 from tests.devices.manager import add_params_class, as_active, log_of, start_manager, wish
 from tests.devices.server import SSHD_MARKS
 from tests.support.projects import Project, end, new_project, until, variant
@@ -204,11 +205,13 @@ class TestOverSsh:
         with ssh_project(tmp_path, sample_artifact, sample_onnx) as project:
             project.there("usr/local/venv/bin/clang").symlink_to(c_compiler.path)
             add_params_class(project.comma.root)
+            # Here it is IQPilot's own harness that drives, with the selection that it needs.
+            add_iqpilot(project.comma.root)
             (project.root / "nopp.onnx").write_bytes(variant(sample_onnx.read_bytes(), 1))
             del project.models["one"]
             project.models["nopp"] = dict(MODEL)
             project.head = {"targets": {"sandbox": {**TARGET, "sandbox": True}}}
-            project.set(validate_seconds=1)
+            project.set(validate_seconds=2)
             project.doit("sandbox").ok()
             with serve(project) as server:
                 # The same repository, as a target that is no practice.

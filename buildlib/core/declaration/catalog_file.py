@@ -233,7 +233,9 @@ class Target(Raw):
     ] = None
     author: Annotated[str | None, _text(words.author), Meta(description="Default: git's own.")] = None
     sandbox: Annotated[bool, Meta(description="Takes samples and CPU artifacts; no device reads it.")] = False
-    confirm_timeout: Annotated[Seconds, Meta(description="Until a push must be visible.")] = 600.0
+    confirm_timeout: Annotated[
+        Seconds, Meta(description="Until a push must be visible, by URL and in a device's list.")
+    ] = 600.0
     policy: Annotated[tuple[Literal["harness", "onroad"], ...], Meta(description="Proofs that a publish needs.")] = (
         "harness",
         "onroad",
