@@ -265,7 +265,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("pull", 1, ("compile",), ("compile",), False, _pull_parts, _pull_lapse),
     Stage("verify", 1, ("source", "compile"), ("pull",), False, _verify_parts, _stands),
     Stage("install", 1, ("compile",), ("verify",), True, _install_parts, _install_lapse),
-    Stage("validate", 1, ("compile",), ("install",), True, _validate_parts, _stands),
+    Stage("validate", 2, ("compile",), ("install",), True, _validate_parts, _stands),
     Stage("publish", 1, ("compile",), ("verify", "validate"), False, _publish_parts, _publish_lapse),
     Stage("confirm", 2, ("publish",), ("publish",), True, _confirm_parts, _stands),
 )
