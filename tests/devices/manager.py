@@ -177,11 +177,13 @@ class Manager:
             return
         for model in models:
             artifact = model["artifact"]
-            path = self.models / artifact["fileName"]
+            # A bundle may be in the manifest's spelling or in the device's.
+            path = self.models / (artifact.get("fileName") or artifact["file_name"])
+            source = artifact.get("downloadUri") or artifact["download_uri"]
             if wishes.get("keeps_anything") or not path.exists():
                 continue
             with contextlib.suppress(FileNotFoundError):
-                if sha256(path.read_bytes()) != artifact["downloadUri"]["sha256"]:
+                if sha256(path.read_bytes()) != source["sha256"]:
                     path.unlink()
                     self.say(f"deleted {path.name}: not the active bundle's")
 

@@ -13,38 +13,27 @@ from typing import Any
 import pytest
 import yaml
 
-from buildlib.sandbox import open_sandbox
-from buildlib.sandbox.server import FileServer
 from buildlib.toolchain.c_compiler import CCompiler
-from tests.devices.iqpilot import add_iqpilot
 from tests.devices.manager import add_params_class, as_active, log_of, start_manager, wish
-from tests.devices.server import SSHD_MARKS
+from tests.support.confirming import ACTIVE, MODEL, NAME, TARGET, assert_as_before, select_another, serve
 from tests.support.projects import Project, end, new_project, until, variant
-from tests.support.ssh_projects import ssh_project
 
 pytestmark = pytest.mark.compile
-NAME = "driving_supercombo_nopp.pkl"
-ACTIVE = "data/params/d/ModelManager_ActiveBundle"
-BEFORE = '{"internalName": "TOBYRL",  "displayName": "TobyRL", "models": []}'
-MODEL = {
-    "display_name": "No PP (June 26, 2026)",
-    "folder": "No PP (June 26, 2026)-165",
-    "source": "nopp.onnx",
-    "artifact": NAME,
-    "target": "sandbox",
-    "bundle": {"short_name": "NOPP"},
-}
-TARGET = {"repository": ".build/sandbox/IQModels", "policy": ["harness"], "confirm_timeout": 20}
 
 
-def serve(project: Project) -> FileServer:
-    """The sandbox's own server, for longer than one run of doit."""
-    sandbox = open_sandbox(project.root / ".build/sandbox")
-    return FileServer(sandbox.origin, sandbox.root / "served", port=sandbox.port)
-
-
-def select_another(device: Path) -> None:
-    (device / ACTIVE).write_text(BEFORE)
+def declared(folder: Path, artifact: Path, onnx: Path, compiler: CCompiler) -> Project:
+    """A project with the model `nopp`, to be published to the sandbox."""
+    project = new_project(folder, artifact, (compiler.path, compiler.identity))
+    # The harness runs a real artifact, so it needs the real tinygrad.
+    shutil.rmtree(project.device() / "data/openpilot/tinygrad_repo")
+    (project.root / "nopp.onnx").write_bytes(variant(onnx.read_bytes(), 1))
+    project.models["nopp"] = dict(MODEL)
+    project.head = {"targets": {"sandbox": {**TARGET, "sandbox": True}}}
+    project.declare()
+    text = yaml.safe_load((project.root / "models.yaml").read_text())
+    project.head["devices"] = {"local": {**text["devices"]["local"], "goal": "validate", "validate_seconds": 1}}
+    project.declare()
+    return project
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +42,7 @@ def desk(
 ) -> Iterator[Project]:
     """A project whose `nopp` is published; its device runs a model manager and has another model selected."""
     folder = tmp_path_factory.mktemp("a desk")
-    project = new_project(folder, sample_artifact, (c_compiler.path, c_compiler.identity))
-    # The harness runs a real artifact, so it needs the real tinygrad.
-    shutil.rmtree(project.device() / "data/openpilot/tinygrad_repo")
-    (project.root / "nopp.onnx").write_bytes(variant(sample_onnx.read_bytes(), 1))
-    project.models["nopp"] = dict(MODEL)
-    project.head = {"targets": {"sandbox": {**TARGET, "sandbox": True}}}
-    project.declare()
-    text = yaml.safe_load((project.root / "models.yaml").read_text())
-    project.head["devices"] = {"local": {**text["devices"]["local"], "goal": "validate", "validate_seconds": 1}}
-    project.declare()
+    project = declared(folder, sample_artifact, sample_onnx, c_compiler)
     project.doit("sandbox").ok()
     with serve(project) as server:
         project.doit("publish:nopp").ok()
@@ -86,15 +66,6 @@ def receipt(project: Project) -> dict[str, Any]:
     (path,) = (project.root / ".build/receipts/confirm").glob("*.json")
     found: dict[str, Any] = json.loads(path.read_text())["result"]
     return found
-
-
-def assert_as_before(project: Project) -> None:
-    device = project.device("local")
-    assert (device / ACTIVE).read_text() == BEFORE
-    assert (device / "data/media/0/models" / NAME).read_bytes() == project.artifact("nopp").read_bytes()
-    assert not (device / "data/params/d/ModelManager_DownloadIndex").exists()
-    assert not (device / "data/params/d/ModelManager_ClearCache").exists()
-    assert list((device / "data/supercombo-build/journal").glob("*")) == []
 
 
 def test_a_manager_that_gives_up_fails_the_confirm_and_the_device_is_as_before(desk: Project) -> None:
@@ -183,46 +154,8 @@ def test_an_install_by_hand_beside_a_running_manager_is_warned_of(desk: Project)
 def test_a_device_without_a_selector_is_skipped_with_a_note(
     tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler
 ) -> None:
-    project = new_project(tmp_path, sample_artifact, (c_compiler.path, c_compiler.identity))
-    (project.root / "nopp.onnx").write_bytes(variant(sample_onnx.read_bytes(), 1))
-    project.models["nopp"] = dict(MODEL)
-    project.head = {"targets": {"sandbox": {**TARGET, "policy": [], "sandbox": True}}}
-    project.declare()
+    project = declared(tmp_path, sample_artifact, sample_onnx, c_compiler)
     project.doit("sandbox").ok()
-    shutil.rmtree(project.device() / "data/openpilot/tinygrad_repo")
     run = project.doit("publish:nopp", "confirm:nopp").ok()
-    assert "not on a device: local has no model selector" in run.out
+    assert "not on a device: local has no model selector\n" in run.out
     assert "skipped" in receipt(project)["on_device"]
-
-
-@pytest.mark.usefixtures("tmp_path")
-class TestOverSsh:
-    pytestmark = SSHD_MARKS
-
-    def test_a_real_target_is_confirmed_on_a_device_behind_ssh(
-        self, tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler
-    ) -> None:
-        with ssh_project(tmp_path, sample_artifact, sample_onnx) as project:
-            project.there("usr/local/venv/bin/clang").symlink_to(c_compiler.path)
-            add_params_class(project.comma.root)
-            # Here it is IQPilot's own harness that drives, with the selection that it needs.
-            add_iqpilot(project.comma.root)
-            (project.root / "nopp.onnx").write_bytes(variant(sample_onnx.read_bytes(), 1))
-            del project.models["one"]
-            project.models["nopp"] = dict(MODEL)
-            project.head = {"targets": {"sandbox": {**TARGET, "sandbox": True}}}
-            project.set(validate_seconds=2)
-            project.doit("sandbox").ok()
-            with serve(project) as server:
-                # The same repository, as a target that is no practice.
-                project.head = {"targets": {"sandbox": {**TARGET, "url": f"{server.url}/{{path}}"}}}
-                project.declare()
-                select_another(project.comma.root)
-                manager = start_manager(project.comma.root, f"{server.url}/docs/model_selector_b.json")
-                try:
-                    run = project.doit("publish:nopp", "confirm:nopp").ok()
-                finally:
-                    manager.kill()
-                    manager.wait()
-            assert "downloaded, selected and validated on desk" in run.out
-            assert_as_before(project)
