@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getopt
 import json
 import sys
 import traceback
@@ -15,6 +14,7 @@ from doit.doit_cmd import get_var
 from buildlib import errors
 from buildlib.core.catalog import Device
 from buildlib.doit_parts import session as sessions
+from buildlib.doit_parts.command_line import Spoken
 from buildlib.doit_parts.session import Session
 from buildlib.store import locks
 from buildlib.store.workspace import CATALOG_NAME, Workspace
@@ -33,7 +33,7 @@ opt_yes = {
 LOCK_WAIT = 600.0
 
 
-class ProjectCommand(Command):  # type: ignore[misc] # doit is untyped
+class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
     """A command on a checkout. Subclasses write `work`; `writes` makes it hold the build lock."""
 
     writes: ClassVar[bool] = False
@@ -44,10 +44,6 @@ class ProjectCommand(Command):  # type: ignore[misc] # doit is untyped
         from doit.cmdparse import CmdOption
 
         return [CmdOption(option) for option in (*self.own_options, opt_debug)]
-
-    def parse_execute(self, in_args: list[str]) -> Any:
-        """Takes options after names too: `doit explain nopp --json`."""
-        return super().parse_execute(_options_first(in_args, self.cmdparser))
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """The command itself; its exit status."""
@@ -85,14 +81,6 @@ class ProjectCommand(Command):  # type: ignore[misc] # doit is untyped
             restore()
 
 
-def _options_first(words: list[str], parser: Any) -> list[str]:
-    try:
-        options, names = getopt.gnu_getopt(words, parser.get_short(), parser.get_long())
-    except getopt.GetoptError:
-        return words  # doit's own parser says what is wrong
-    return [word for option in options for word in option if word] + names
-
-
 def chosen_models(session: Session, arguments: list[str]) -> list[str]:
     """The models that a command line names, or all. Raises UsageError for a name that is none."""
     known = session.workspace.catalog.models
@@ -106,7 +94,11 @@ def known_device(session: Session, name: str) -> Device:
     """A device by its name. Raises UsageError."""
     devices = session.workspace.catalog.devices
     if name not in devices:
-        raise errors.UsageError(f"no device is called {name!r}", expected=f"one of {', '.join(sorted(devices))}")
+        raise errors.UsageError(
+            f"no device is called {name!r}",
+            expected=f"one of {', '.join(sorted(devices))}",
+            remedy="devices are declared in models.yaml, under `devices:`",
+        )
     return devices[name]
 
 

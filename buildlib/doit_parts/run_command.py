@@ -13,6 +13,7 @@ from doit.exceptions import InvalidCommand
 
 from buildlib import errors
 from buildlib.doit_parts import idle
+from buildlib.doit_parts.command_line import Spoken
 from buildlib.doit_parts.interrupts import Interrupts
 from buildlib.store import locks
 
@@ -58,7 +59,7 @@ opt_supersede = {
 }
 
 
-class RunCommand(Run):  # type: ignore[misc] # doit is untyped
+class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
     """One build at a time in a checkout; a second waits and says for whom."""
 
     name = "run"

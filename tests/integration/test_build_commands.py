@@ -194,3 +194,23 @@ def test_nothing_heavy_is_imported_when_nothing_is_to_do(built: Project) -> None
         loaded = set(done.stdout.splitlines()[-1].split())
         assert "buildlib" in loaded
         assert loaded & {"tinygrad", "onnx", "paramiko", "git", "rich", "jinja2", "numpy", "yaml"} == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--bogus",), ("list", "--bogus"), ("status", "--only", "x"), ("devise=local",), ("status", "devise=local")],
+)
+def test_a_word_that_nobody_knows_stops_every_command_with_a_remedy(built: Project, words: tuple[str, ...]) -> None:
+    run = built.doit(*words).without_traceback()
+    assert run.status == 3, run
+    assert "  try   " in run.err
+    assert "CmdOption" not in run.text
+    assert built.calls() == []
+
+
+def test_options_come_after_names_too_and_dumpdb_reads_our_marks(built: Project) -> None:
+    assert built.doit("one", "--keep").ok().out == "1 model up to date.\n"
+    built.doit("dumpdb").ok().without_traceback()
+    run = built.doit("inspect", "dir/a=b.pkl")
+    assert run.status == 1
+    assert "dir/a=b.pkl" in run.err
