@@ -195,10 +195,18 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
                 stream.close()
 
     def _drop_dependencies(self) -> None:
+        """Of what comes before a task the look at its devices alone stays: no step acts on yesterday's observation."""
         for name in self.control.selected_tasks:
             task = self.control.tasks[name]
             for inner in [self.control.tasks[dep] for dep in task.task_dep] if task.has_subtask else [task]:
-                inner.task_dep = []
+                inner.task_dep = self._looks_before(inner.name) if inner.actions else []
+
+    def _looks_before(self, name: str) -> list[str]:
+        before = self.control.tasks[name].task_dep
+        found = [dep for dep in before if dep.startswith("preflight:")]
+        for dep in before:
+            found += self._looks_before(dep)
+        return list(dict.fromkeys(found))
 
 
 def is_plain(opt_values: Any, pos_args: list[str]) -> bool:

@@ -194,3 +194,22 @@ def test_nothing_heavy_is_imported_when_nothing_is_to_do(built: Project) -> None
         loaded = set(done.stdout.splitlines()[-1].split())
         assert "buildlib" in loaded
         assert loaded & {"tinygrad", "onnx", "paramiko", "git", "rich", "jinja2", "numpy", "yaml"} == set()
+
+
+def test_single_looks_at_the_device_first_and_never_acts_on_yesterdays_look(built: Project) -> None:
+    (built.device() / "data/openpilot/tinygrad_repo/tinygrad/__init__.py").write_text("version = 2\n")
+    built.doit("-s", "compile:one").ok()
+    assert built.calls() == [ONE]
+
+
+def test_no_validation_counts_for_another_tinygrad_than_the_one_that_was_looked_at(built: Project) -> None:
+    """The device's tinygrad is renewed between this run's look and its drive."""
+    tinygrad = built.device() / "data/openpilot/tinygrad_repo/tinygrad/__init__.py"
+    looked = built.root.parent / "looked"
+    (built.device() / "python").write_text(
+        f'#!/bin/sh\n[ -e "{looked}" ] && echo "version = 2" > "{tinygrad}"\ntouch "{looked}"\n'
+        f'exec "{sys.executable}" "$@"\n'
+    )
+    run = built.doit("validate:one")
+    assert run.status == 1
+    assert "the toolchain is another than at the probe: tinygrad" in run.text
