@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doit.cmd_run import Run
-from doit.doit_cmd import get_var
 from doit.exceptions import InvalidCommand
 
 from buildlib import errors
 from buildlib.doit_parts import idle
 from buildlib.doit_parts.interrupts import Interrupts
+from buildlib.doit_parts.variables import chosen_device
 from buildlib.store import locks
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         """What a command like this one does under the lock before the build starts."""
 
     def _locked(self, interrupts: Interrupts, opt_values: Any, pos_args: list[str]) -> int:
-        root = project_root(opt_values)
+        root, device = project_root(opt_values), chosen_device()
         plain = type(self) is RunCommand and is_plain(opt_values, pos_args)
         with locks.exclusive(
             root / ".build" / "lock",
@@ -96,7 +96,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
             stop=interrupts.cancel.is_set,
         ) as former_died:
             if plain and not former_died:
-                line = idle.nothing_to_do(root, get_var("device"), interrupts.cancel)
+                line = idle.nothing_to_do(root, device, interrupts.cancel)
                 if line is not None and interrupts.exit_status is None:
                     print(line)
                     return 0
@@ -117,7 +117,7 @@ class RunCommand(Run):  # type: ignore[misc] # doit is untyped
         from buildlib.store import leftovers
         from buildlib.store.workspace import Workspace
 
-        session = sessions.Session(Workspace(root), get_var("device"), interrupts)
+        session = sessions.Session(Workspace(root), chosen_device(), interrupts)
         session.debug = bool(opt_values.get("debug"))
         session.options = {
             "keep_refused": bool(opt_values.get("keep_refused")),

@@ -66,6 +66,15 @@ def test_an_unknown_device_is_a_usage_error(built: Project) -> None:
     assert "no device is called 'lokal'" in run.err
 
 
+@pytest.mark.parametrize("word", ["devcie=local", "Device=local", "device=", "device= "])
+@pytest.mark.parametrize("command", [[], ["status"], ["-s", "compile:one"]])
+def test_a_word_that_sets_no_variable_of_ours_builds_nothing(built: Project, command: list[str], word: str) -> None:
+    """Taken in silence, it would build on another device than was meant."""
+    run = built.doit(*command, word)
+    assert run.status == 3
+    assert "expected device=NAME" in run.text
+
+
 def test_always_compiles_again_although_nothing_changed(built: Project) -> None:
     before = {path: path.read_bytes() for path in built.receipts()}
     built.doit("-a", "one").ok()
