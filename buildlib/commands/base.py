@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from doit.cmd_base import Command
-from doit.doit_cmd import get_var
 
 from buildlib import errors
 from buildlib.core.catalog import Device
 from buildlib.doit_parts import session as sessions
-from buildlib.doit_parts.command_line import Spoken
+from buildlib.doit_parts.command_line import Spoken, chosen_device
 from buildlib.doit_parts.session import Session
 from buildlib.store import locks
 from buildlib.store.workspace import CATALOG_NAME, Workspace
@@ -52,7 +51,11 @@ class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
     def execute(self, opt_values: Any, pos_args: list[str]) -> int:
         """Runs `work`; an error becomes its text and its status, never a traceback."""
         workspace = Workspace(Path.cwd())
-        session = Session(workspace, get_var("device"))
+        try:
+            session = Session(workspace, chosen_device())
+        except errors.UsageError as error:
+            print(error.render(), file=sys.stderr)
+            return error.exit_status
         sessions.enter(session)
         restore = session.listen_to_signals()
         try:

@@ -45,9 +45,14 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
     published: bool = False
 
     def holds_for(self, artifacts: Mapping[str, str], runtime: str | None) -> bool:
-        """True for exactly these bytes, and this runtime where it is known; other bytes make it void."""
-        same = dict(artifacts) == self.artifacts and all(self.points.values())
-        return same and (runtime is None or runtime == self.runtime)
+        """True for exactly these bytes, and this runtime where it is known; other bytes make it void.
+
+        A file that does not answer every point with yes attests nothing, whoever wrote it.
+        """
+        questions = AFTER_PUBLISHING if self.published else POINTS
+        answered = all(self.points.get(name) is True for name in questions) and all(self.points.values())
+        same = bool(artifacts) and dict(artifacts) == self.artifacts
+        return same and answered and (runtime is None or runtime == self.runtime)
 
 
 def contradictions(

@@ -52,7 +52,7 @@ def obstacles(
     if not seen.reachable:
         remedy = f"switch {subject.device.name} on, then publish again"
         found.append(Obstacle(f"{subject.device.name} did not answer this run's probe: {seen.problem}", remedy))
-    if "onroad" in target.policy and not without_onroad:
+    if "onroad" in target.policy and not (without_onroad or "").strip():
         holding = [one for one in attestations if not one.published and one.holds_for(artifacts, runtime)]
         if not holding:
             short = ", ".join(sha256[:8] for sha256 in artifacts.values())

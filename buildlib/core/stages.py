@@ -173,6 +173,7 @@ def _verify_parts(subject: Subject, upstream: Upstream, world: World) -> dict[st
     return {
         "artifacts": artifact_digests(upstream),
         "arguments": compile_arguments(subject.model, expected),
+        "flags": upstream["compile"].parts["flags"],
         "onnx": onnx_digests(upstream),
         "toolchain": upstream["compile"].parts["toolchain"],
     }

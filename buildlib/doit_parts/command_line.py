@@ -92,6 +92,16 @@ def check_variables(names: Iterable[str], command: str) -> None:
         )
 
 
+def chosen_device() -> str | None:
+    """The device of `device=NAME`, or None. Raises UsageError for an empty name: it would build on the usual device."""
+    from doit.doit_cmd import get_var
+
+    device: str | None = get_var("device")
+    if device is not None and not device.strip():
+        raise UsageError("device= names no device", expected="device=NAME", remedy="leave it out for the usual device")
+    return device
+
+
 def spelt(command: str) -> str:
     """A command as it is typed: `run` is what a bare `doit` does."""
     return "doit" if command == "run" else f"doit {command}"

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doit.cmd_run import Run
-from doit.doit_cmd import get_var
 from doit.exceptions import InvalidCommand
 
 from buildlib import errors
 from buildlib.doit_parts import idle
-from buildlib.doit_parts.command_line import Spoken
+from buildlib.doit_parts.command_line import Spoken, chosen_device
 from buildlib.doit_parts.interrupts import Interrupts
 from buildlib.store import locks
 
@@ -87,7 +86,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         """What a command like this one does under the lock before the build starts."""
 
     def _locked(self, interrupts: Interrupts, opt_values: Any, pos_args: list[str]) -> int:
-        root = project_root(opt_values)
+        root, device = project_root(opt_values), chosen_device()
         plain = type(self) is RunCommand and is_plain(opt_values, pos_args)
         with locks.exclusive(
             root / ".build" / "lock",
@@ -97,7 +96,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
             stop=interrupts.cancel.is_set,
         ) as former_died:
             if plain and not former_died:
-                line = idle.nothing_to_do(root, get_var("device"), interrupts.cancel)
+                line = idle.nothing_to_do(root, device, interrupts.cancel)
                 if line is not None and interrupts.exit_status is None:
                     print(line)
                     return 0
@@ -118,7 +117,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         from buildlib.store import leftovers
         from buildlib.store.workspace import Workspace
 
-        session = sessions.Session(Workspace(root), get_var("device"), interrupts)
+        session = sessions.Session(Workspace(root), chosen_device(), interrupts)
         session.debug = bool(opt_values.get("debug"))
         session.options = {
             "keep_refused": bool(opt_values.get("keep_refused")),
@@ -196,10 +195,18 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
                 stream.close()
 
     def _drop_dependencies(self) -> None:
+        """Of what comes before a task the look at its devices alone stays: no step acts on yesterday's observation."""
         for name in self.control.selected_tasks:
             task = self.control.tasks[name]
             for inner in [self.control.tasks[dep] for dep in task.task_dep] if task.has_subtask else [task]:
-                inner.task_dep = []
+                inner.task_dep = self._looks_before(inner.name) if inner.actions else []
+
+    def _looks_before(self, name: str) -> list[str]:
+        before = self.control.tasks[name].task_dep
+        found = [dep for dep in before if dep.startswith("preflight:")]
+        for dep in before:
+            found += self._looks_before(dep)
+        return list(dict.fromkeys(found))
 
 
 def is_plain(opt_values: Any, pos_args: list[str]) -> bool:

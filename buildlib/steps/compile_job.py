@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def job_request(context: StepContext, link: DeviceLink, piece: Piece) -> dict[st
         "env": toolchain.compile_environment(context.workspace, device, context.parts["flags"], identity),
         "inputs": inputs,
         "toolchain": toolchain.spec(context.workspace, device, context.parts["script"]),
-        "expected_identity": with_script(context, identity),
+        "expected_identity": as_reported(device, identity, context.parts["script"]),
         "output": piece.output,
         "need": sum(context.workspace.blobs.path(context.parts["onnx"][role]).stat().st_size for role in piece.onnx),
         "timeout": device.timeouts.compile,
@@ -63,11 +64,9 @@ def job_request(context: StepContext, link: DeviceLink, piece: Piece) -> dict[st
     }
 
 
-def with_script(context: StepContext, identity: dict[str, Any]) -> dict[str, Any]:
-    """The identity as the device reports it: there our own script is part of it too."""
-    if context.device.compile_script == "builtin":
-        return {**identity, "script": context.parts["script"]}
-    return identity
+def as_reported(device: Device, identity: Mapping[str, Any], script: str) -> dict[str, Any]:
+    """The identity as the device reports it: there our own script, by its digest, is part of it too."""
+    return {**identity, "script": script} if device.compile_script == "builtin" else dict(identity)
 
 
 def compile_command(context: StepContext, link: DeviceLink, piece: Piece) -> list[str]:

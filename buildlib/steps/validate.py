@@ -16,7 +16,7 @@ from buildlib.core.verdicts.validation import Asked, Validation, judge_run, with
 from buildlib.core.verdicts.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
-from buildlib.steps.compile_job import end_job, ship_beside
+from buildlib.steps.compile_job import as_reported, end_job, ship_beside
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.signals import look
 from buildlib.steps.world import builtin_script, harness_scripts, iqpilot_script, observe_files
@@ -157,6 +157,7 @@ def drive(
     job = {
         "subject": f"validate {context.model.name}",
         "toolchain": toolchain.spec(context.workspace, link.device, builtin_script()[1]),
+        "expected_identity": as_reported(context.device, context.parts["runtime"], builtin_script()[1]),
         "report": report,
         "timeout": context.device.timeouts.validate,
         "power": not toolchain.is_local(context.device),

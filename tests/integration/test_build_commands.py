@@ -66,6 +66,15 @@ def test_an_unknown_device_is_a_usage_error(built: Project) -> None:
     assert "no device is called 'lokal'" in run.err
 
 
+@pytest.mark.parametrize("word", ["devcie=local", "Device=local", "device=", "device= "])
+@pytest.mark.parametrize("command", [[], ["status"], ["-s", "compile:one"]])
+def test_a_word_that_sets_no_variable_of_ours_builds_nothing(built: Project, command: list[str], word: str) -> None:
+    """Taken in silence, it would build on another device than was meant."""
+    run = built.doit(*command, word)
+    assert run.status == 3
+    assert "expected device=NAME" in run.text
+
+
 def test_always_compiles_again_although_nothing_changed(built: Project) -> None:
     before = {path: path.read_bytes() for path in built.receipts()}
     built.doit("-a", "one").ok()
@@ -214,3 +223,22 @@ def test_options_come_after_names_too_and_dumpdb_reads_our_marks(built: Project)
     run = built.doit("inspect", "dir/a=b.pkl")
     assert run.status == 1
     assert "dir/a=b.pkl" in run.err
+
+
+def test_single_looks_at_the_device_first_and_never_acts_on_yesterdays_look(built: Project) -> None:
+    (built.device() / "data/openpilot/tinygrad_repo/tinygrad/__init__.py").write_text("version = 2\n")
+    built.doit("-s", "compile:one").ok()
+    assert built.calls() == [ONE]
+
+
+def test_no_validation_counts_for_another_tinygrad_than_the_one_that_was_looked_at(built: Project) -> None:
+    """The device's tinygrad is renewed between this run's look and its drive."""
+    tinygrad = built.device() / "data/openpilot/tinygrad_repo/tinygrad/__init__.py"
+    looked = built.root.parent / "looked"
+    (built.device() / "python").write_text(
+        f'#!/bin/sh\n[ -e "{looked}" ] && echo "version = 2" > "{tinygrad}"\ntouch "{looked}"\n'
+        f'exec "{sys.executable}" "$@"\n'
+    )
+    run = built.doit("validate:one")
+    assert run.status == 1
+    assert "the toolchain is another than at the probe: tinygrad" in run.text

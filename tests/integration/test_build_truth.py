@@ -216,6 +216,19 @@ def test_what_compiles_differently_makes_each_compile_stale_and_says_why(
     assert built.calls() == [ONE, TWO]
 
 
+def test_a_module_beside_tinygrad_that_the_compile_loads_makes_it_stale(project: Project) -> None:
+    """compile3 and its kin load `extra` from tinygrad's checkout: other bytes there are another compiler."""
+    module = project.device() / "data/openpilot/tinygrad_repo/extra/onnx.py"
+    module.parent.mkdir()
+    module.write_text("version = 1\n")
+    script = project.control() / "compile.py"
+    script.write_text(script.read_text().replace("import runpy\n", "import runpy\nimport extra.onnx\n"))
+    project.doit("compile:one").ok()
+    module.write_text("version = 2\n")
+    project.doit("compile:one").ok()
+    assert project.calls() == [ONE, ONE]
+
+
 def test_a_touched_tinygrad_makes_nothing_stale(built: Project) -> None:
     (built.device() / "data/openpilot/tinygrad_repo/tinygrad/__init__.py").touch()
     assert built.doit().ok().text == UP_TO_DATE

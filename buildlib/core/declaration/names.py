@@ -147,6 +147,8 @@ def artifact_name(text: str) -> str | None:
     """A bare file name ending in .pkl."""
     if not text.endswith(".pkl") or "/" in text or "\\" in text or text == ".pkl":
         return "a bare file name ending in .pkl"
+    if folded(text).endswith(".recompiled.pkl"):
+        return "a file name that does not end in .recompiled.pkl: on the device a compile's output is called so"
     return file_name(text)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES
 
 from .hashes import HashCache
 
-SKIPPED = ("tinygrad", "numpy", "onnx", "extra")
+SKIPPED = ("tinygrad", "numpy")
+"""The identity holds these whole, or by version."""
+UNASKED = ("sitecustomize", "usercustomize")
+"""Python loads these from the PYTHONPATH although nobody imports them."""
+SUFFIXES = (*EXTENSION_SUFFIXES, ".py", *BYTECODE_SUFFIXES)
 
 
 def imported_names(source: bytes, package: str) -> list[str]:
@@ -38,22 +42,25 @@ def imported_names(source: bytes, package: str) -> list[str]:
 
 
 def _candidates(root: str, name: str) -> list[str]:
-    """Files that importing a dotted name loads from a root: its packages' `__init__` and the module itself."""
+    """Files that importing a dotted name loads from a root: its packages' `__init__` and the module itself.
+
+    As Python looks: a folder with an `__init__` first, then a module's file, then a folder without one. Of files that
+    differ in their suffix only all are given: which of them comes first is Python's affair.
+    """
     found = []
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
         base = os.path.join(root, *parts[:depth])
-        if os.path.isdir(base):
-            init = os.path.join(base, "__init__.py")
-            if os.path.isfile(init):
-                found.append(init)
-            continue
-        for suffix in (".py", *EXTENSION_SUFFIXES):
-            if os.path.isfile(base + suffix):
-                found.append(base + suffix)
-                break
-        break
+        package = _with_suffixes(os.path.join(base, "__init__"))
+        module = [] if package else _with_suffixes(base)
+        found += package or module
+        if module or not os.path.isdir(base):
+            break
     return found
+
+
+def _with_suffixes(base: str) -> list[str]:
+    return [base + suffix for suffix in SUFFIXES if os.path.isfile(base + suffix)]
 
 
 def closure(hashes: HashCache, script: str, roots: list[str]) -> list[tuple[str, str, list[int]]]:
@@ -66,7 +73,7 @@ def closure(hashes: HashCache, script: str, roots: list[str]) -> list[tuple[str,
     while todo:
         path, package = todo.pop()
         digest, _ = hashes.file(path)
-        for name in _names(hashes, path, digest, package):
+        for name in (*_names(hashes, path, digest, package), *(UNASKED if path == script else ())):
             if name.partition(".")[0] in SKIPPED:
                 continue
             for root in roots:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 
@@ -15,6 +16,7 @@ from .wire import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -75,7 +77,7 @@ def do_install(request: Request) -> dict[str, Any]:
             held = journal.begin(places, f"install of {name}", hold=float(args["hold"]))
             journal.add(places, held, {"undo": "install", "name": name, "sha256": sha256, "former": former})
             result["journal"] = held["id"]
-        replace_file(places, source, active)
+        replace_file(places, source, active, sha256)
         _read_back(request, active, sha256)
         _prune(places, name, int(args.get("keep", 3)))
         return {**result, "already": False, "size": size}
@@ -109,16 +111,24 @@ def _check_source(request: Request, source: str, sha256: str) -> int:
     return signature[2]
 
 
-def copy_file(source: str, target: str, like: os.stat_result | None) -> None:
-    """Copies under a temporary name in the target's folder, flushes, renames. Owner and mode as `like`."""
+def copy_file(
+    source: str, target: str, like: os.stat_result | None, allowed: Callable[[str], None] = lambda sha256: None
+) -> None:
+    """Copies under a temporary name in the target's folder, flushes, renames. Owner and mode as `like`.
+
+    allowed: gets the sha256 of what was copied, and raises where it must not take its place: the copy may have taken
+    seconds, in which the car was switched on or the source was written to.
+    """
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, hidden(name, "installing"))
     unlink(temporary)
+    digest = hashlib.sha256()
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with open(source, "rb", buffering=0) as file:
                 while block := file.read(BLOCK):
+                    digest.update(block)
                     view = memoryview(block)
                     while view:
                         view = view[os.write(handle, view) :]
@@ -129,6 +139,7 @@ def copy_file(source: str, target: str, like: os.stat_result | None) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+        allowed(digest.hexdigest())
         os.replace(temporary, target)
     except BaseException:
         unlink(temporary)
@@ -136,14 +147,28 @@ def copy_file(source: str, target: str, like: os.stat_result | None) -> None:
     sync_dir(folder)
 
 
-def replace_file(places: Places, source: str, active: str) -> None:
+def replace_file(places: Places, source: str, active: str, sha256: str) -> None:
+    """Makes the active file a copy of `source`, if that still is `sha256` and the car still is off at the rename."""
+
+    def allowed(copied: str) -> None:
+        if copied != sha256:
+            raise Refusal(
+                "input_changed",
+                "the file changed while it was copied to its place",
+                where=places.device(source),
+                expected=f"sha256 {sha256}",
+                got=copied,
+                remedy="nothing was installed; run the step again",
+            )
+        require_offroad(places)
+
     try:
         like = os.stat(active)
     except FileNotFoundError:
         folder = os.stat(places.models)
         like = os.stat_result((0o644, 0, 0, 0, folder.st_uid, folder.st_gid, 0, 0, 0, 0))
     require_offroad(places)
-    copy_file(source, active, like)
+    copy_file(source, active, like, allowed)
 
 
 def _read_back(request: Request, active: str, sha256: str) -> None:
@@ -237,7 +262,7 @@ def _roll_back(request: Request, name: str, expect: str | None, remove: bool) ->
         if entry["sha256"] == former or not _holds(request, file, entry["sha256"]):
             continue
         require_space(places.models, entry["size"])
-        replace_file(places, file, active)
+        replace_file(places, file, active, entry["sha256"])
         _read_back(request, active, entry["sha256"])
         drop(places, entry)
         return {**result, "sha256": entry["sha256"], "backup": entry["file"]}

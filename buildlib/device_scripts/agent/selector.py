@@ -135,6 +135,7 @@ def prepare(request: Request, entry: dict[str, Any]) -> None:
             copy_file(active, kept, status)
             if request.hashes.file(kept)[0] != former:
                 raise Refusal("device", "the copy does not read back as it was written", where=kept)
+            require_offroad(places)
             unlink(active)
             sync_dir(places.models)
     for key in request.args.get("remember", ()):
@@ -188,7 +189,7 @@ def undo(places: Places, step: dict[str, Any]) -> str:
     elif os.path.isfile(kept) and request.hashes.file(kept)[0] == step["former"]:
         make_dirs(places.models)
         require_space(places.models, os.path.getsize(kept))
-        replace_file(places, kept, active)
+        replace_file(places, kept, active, step["former"])
         said = f"{name} put back"
     else:
         said = f"{name} could not be put back: its copy is lost or damaged; doit install puts it there again"

@@ -244,8 +244,7 @@ def _script(
     digest, seen = hashes.file(path)
     watch.append(seen)
     roots = [os.path.dirname(path), *(folder for folder in pythonpath if os.path.isdir(folder))]
-    tinygrad = places.real(places.paths["tinygrad"])
-    modules = closure(hashes, path, [root for root in roots if root != tinygrad])
+    modules = closure(hashes, path, roots)
     watch.append([entry[2] for entry in modules])
     people["modules"] = [entry[0] for entry in modules]
     text = "".join(f"{sha256}  {relative}\n" for relative, sha256, _ in modules)

@@ -78,3 +78,28 @@ def test_a_new_module_that_shadows_another_is_seen(tmp_path: Path):
         HashCache(places(tmp_path)), str(tmp_path / "tools/compile.py"), [str(tmp_path / "tools"), str(tmp_path)]
     )
     assert [entry[1] for entry in before] != [entry[1] for entry in after]
+
+
+@pytest.mark.parametrize(
+    ("imports", "files"),
+    [
+        ("from extra.onnx import OnnxRunner", ["extra/onnx.py"]),
+        ("import onnx", ["onnx/__init__.py"]),
+        ("import a", ["a.py"]),
+        ("import b", ["b.abi3.so", "b.py"]),
+        ("import c.d", ["c/__init__.abi3.so", "c/d.py"]),
+        ("import e", ["e.pyc"]),
+        ("import f.g", ["f/g.py"]),
+        ("import os", []),
+    ],
+)
+def test_what_python_would_load_is_found_as_python_looks_for_it(tmp_path: Path, imports: str, files: list[str]):
+    """`extra` lies beside tinygrad; a module's file goes before a folder that is no package; compiled files count."""
+    made = ["extra/onnx.py", "onnx/__init__.py", "a/z.py", "a.py", "b.py", "b.abi3.so", "c/__init__.abi3.so", "c/d.py"]
+    put(tmp_path, {"tools/compile.py": imports, **dict.fromkeys((*made, "e.pyc", "f/g.py"), "")})
+    assert found(tmp_path) == files
+
+
+def test_what_python_loads_unasked_is_in_it(tmp_path: Path):
+    put(tmp_path, {"tools/compile.py": "", "sitecustomize.py": "import patches", "patches.py": "", "other.py": ""})
+    assert found(tmp_path) == ["patches.py", "sitecustomize.py"]

@@ -53,6 +53,11 @@ def test_a_changed_setting_makes_the_compile_stale_and_says_which(
     assert found["pull"] == "follows compile"
 
 
+def test_an_artifact_that_came_out_the_same_is_judged_again_by_another_declaration(world: DictWorld) -> None:
+    """A compile that does not hear WARP_DEV leaves the same bytes, and they are not what is declared now."""
+    assert "verify" in build(make_subject(flags={"WARP_DEV": "QCOM"}), world)
+
+
 def test_a_change_taken_back_runs_nothing(world: DictWorld) -> None:
     build(make_subject(frame_skip=2), world)
     assert stale(make_subject(), world) == {}

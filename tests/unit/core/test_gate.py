@@ -110,3 +110,15 @@ def test_what_was_compiled_with_another_profile_is_confined(world: DictWorld) ->
     other = Subject(catalog, subject.model, replace(subject.device, profile="cpu"))
     assert confinement(other, []) == "compiled with profile cpu instead of its own, qcom"
     assert confinement(subject, []) is None
+
+
+@pytest.mark.parametrize("points", [{}, {"loaded": True}, {**dict.fromkeys(POINTS, True), "ui_not_frozen": False}])
+def test_an_attestation_file_that_leaves_a_point_open_opens_no_gate(world: DictWorld, points: dict[str, bool]) -> None:
+    (what,) = found(world, attestations=[drive(points=points)])
+    assert what.startswith("an onroad attestation")
+
+
+@pytest.mark.parametrize("reason", ["", " ", "\t\n"])
+def test_an_empty_reason_is_none(world: DictWorld, reason: str) -> None:
+    (what,) = found(world, attestations=[], without_onroad=reason)
+    assert what.startswith("an onroad attestation")

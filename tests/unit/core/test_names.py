@@ -62,6 +62,14 @@ def test_one_artifact_name_belongs_to_one_model_of_a_folder_whatever_the_case() 
     assert problems(text) == (f"models.yaml:3: models.b.artifact: {expected}",)
 
 
+@pytest.mark.parametrize("artifact", ["x.recompiled.pkl", "x.Recompiled.pkl"])
+def test_no_artifact_is_called_as_another_models_compile_output(artifact: str) -> None:
+    """`x.pkl` is compiled to `x.recompiled.pkl`, among the device's active files."""
+    text = f"models:\n  a: {{{SAMPLE}, artifact: x.pkl}}\n  b: {{{SAMPLE}, artifact: {artifact}}}\n"
+    (problem,) = problems(text)
+    assert problem.startswith("models.yaml:3: models.b.artifact: expected a file name that does not end in")
+
+
 def test_one_artifact_name_in_two_folders_is_fine() -> None:
     text = f"models:\n  a: {{{SAMPLE}, artifact: X.pkl, folder: F}}\n  b: {{{SAMPLE}, artifact: x.pkl, folder: G}}\n"
     assert set(parse_catalog(text, path="m", environ={}).models) == {"a", "b"}
