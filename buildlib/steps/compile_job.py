@@ -77,6 +77,7 @@ def compile_command(context: StepContext, link: DeviceLink, piece: Piece) -> lis
     common += ["--expected-device", arguments["expected_device"]]
     if arguments["kind"] != "supercombo":
         return [*common, "--onnx", *(f"{role}={path}" for role, path in onnx.items())]
+    common += warp_arguments(context)
     (path,) = onnx.values()
     cameras = [_size(size) for size in arguments["camera_resolutions"]]
     return [*common, "--onnx", path, "--frame-skip", str(arguments["frame_skip"]), "--camera-resolutions", *cameras]
@@ -107,6 +108,14 @@ def ship_beside(
         link.push(local, remote, sha256=sha256)
         sent.append({"path": remote, "sha256": sha256})
     return sent
+
+
+def warp_arguments(context: StepContext) -> list[str]:
+    """Where the warps must have been captured, when that is another device than the policy's (an external GPU's)."""
+    warp = context.parts["flags"].get("WARP_DEV", "").rpartition("+")[2].partition(":")[0]
+    if context.device.compile_script != "builtin" or warp in ("", context.parts["arguments"]["expected_device"]):
+        return []
+    return ["--expected-warp-device", warp]
 
 
 def shipped_path(device: Device, digest: str, local: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 QCOM = "qcom"
 CPU = "cpu"
+EGPU = "egpu"
 
 QCOM_FLAGS: Mapping[str, str] = {
     "DEV": "QCOM",
@@ -19,8 +20,18 @@ QCOM_FLAGS: Mapping[str, str] = {
 }
 """The guide's "Current Known-Good QCOM Compile Flags", all seven."""
 
+EGPU_FLAGS: Mapping[str, str] = {
+    "DEV": "USB+AMD:LLVM",
+    "WARP_DEV": "QCOM",
+    "FLOAT16": "1",
+    "JIT_BATCH_SIZE": "0",
+    "GMMU": "0",
+}
+"""For `big` variants on an external GPU: the policy runs there, the warp stays on the device (facts, section 3)."""
+
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     QCOM: {"name": QCOM, "flags": QCOM_FLAGS, "expected_device": "QCOM"},
+    EGPU: {"name": EGPU, "flags": EGPU_FLAGS, "expected_device": "AMD"},
     CPU: {"name": CPU, "flags": {"DEV": "CPU", "WARP_DEV": "CPU"}, "expected_device": "CPU"},
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buildlib.core.attestation import POINTS, Attestation
+from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation
 from buildlib.core.checklist import checklist
 from buildlib.core.freshness import judge_model
 from tests.unit.core.worlds import ARTIFACT, DictWorld, build, make_subject
@@ -19,7 +19,7 @@ def drive(published: bool = False) -> Attestation:
         unit="u",
         by="Ann",
         on="2026-12-01T12:00:00Z",
-        points=dict.fromkeys(POINTS, True),
+        points=dict.fromkeys(AFTER_PUBLISHING if published else POINTS, True),
         published=published,
     )
 

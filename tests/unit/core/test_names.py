@@ -117,7 +117,7 @@ def test_the_parser_and_the_inspection_know_the_same_roles() -> None:
 
 
 DEFAULTS = {
-    "profile: gpu": '2: defaults.profile: expected one of qcom, cpu, got "gpu"; did you mean "cpu"?',
+    "profile: gpu": '2: defaults.profile: expected one of qcom, egpu, cpu, got "gpu"; did you mean "egpu"?',
     "device: desk": '2: defaults.device: expected one of local, got "desk"',
     "target: iq": '2: defaults.target: expected a name under targets:, which is empty, got "iq"',
     "{device: local, tags: [x]}": "2: defaults.tags: expected either device or tags, got both",

@@ -170,7 +170,7 @@ KEYS = {
     ),
     "unknown profile": (
         "profile: qcmo",
-        '3: models.nopp.profile: expected one of qcom, cpu, got "qcmo"; did you mean "qcom"?',
+        '3: models.nopp.profile: expected one of qcom, egpu, cpu, got "qcmo"; did you mean "qcom"?',
     ),
     "unknown device": ("device: desk", '3: models.nopp.device: expected one of local, got "desk"'),
     "unknown target": ("target: iq", '3: models.nopp.target: expected a name under targets:, which is empty, got "iq"'),

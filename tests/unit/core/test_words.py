@@ -177,7 +177,7 @@ DEVICES = {
     ),
     "profile": (
         "host: x\nprofile: gpu",
-        '4: devices.desk.profile: expected one of qcom, cpu, got "gpu"; did you mean "cpu"?',
+        '4: devices.desk.profile: expected one of qcom, egpu, cpu, got "gpu"; did you mean "egpu"?',
     ),
     "script": (
         "host: x\ncompile_script: compile.py",
