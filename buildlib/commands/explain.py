@@ -8,7 +8,7 @@ from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, prin
 from buildlib.console.table import columns
 from buildlib.core import freshness, wording
 from buildlib.core.catalog import GitSource
-from buildlib.core.freshness import Judgement
+from buildlib.core.freshness import Judgement, State
 from buildlib.core.sources.lockfile import NAME as LOCK_NAME
 from buildlib.core.stages import wanted
 from buildlib.core.world import Subject
@@ -25,12 +25,18 @@ class ExplainCommand(ProjectCommand):
     own_options = (opt_json,)
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
-        """Explains each model's stages up to its goal."""
+        """Explains each model's stages up to its goal, and those beyond it that were done once."""
         world = FileWorld(session.workspace)
         everything: dict[str, Any] = {}
         for name in chosen_models(session, arguments):
             subject = session.subject(name)
-            judged = freshness.judge_model(subject, world, wanted(subject))
+            goal = {stage.name for stage in wanted(subject)}
+            everywhere = freshness.judge_model(subject, world)
+            judged = {
+                stage: judgement
+                for stage, judgement in everywhere.items()
+                if stage in goal or judgement.state is not State.NEVER
+            }
             if options["json"]:
                 everything[name] = {stage: as_plain(judgement) for stage, judgement in judged.items()}
             else:

@@ -43,13 +43,20 @@ class StatusCommand(ProjectCommand):
                 found.append((subject, judged))
         if options["json"]:
             print_json([as_plain(subject, judged) for subject, judged in found])
+        elif not found:
+            print("Nothing is stale.")
         else:
             print("\n".join(as_lines(found)))
         return 0
 
 
 def _settled(subject: Subject, judged: dict[str, Judgement]) -> bool:
-    return all(judged[stage.name].done for stage in wanted(subject))
+    goal = wanted(subject)
+    return all(judged[stage.name].done or (stage not in goal and _never(judged[stage.name])) for stage in STAGES)
+
+
+def _never(judgement: Judgement) -> bool:
+    return judgement.state is State.NEVER
 
 
 def cell(judgement: Judgement) -> str:
@@ -73,11 +80,11 @@ def as_lines(found: list[tuple[Subject, dict[str, Judgement]]]) -> list[str]:
     for subject, judged in found:
         goal = {stage.name for stage in wanted(subject)}
         cells = [
-            "-" if name not in goal and judgement.state is State.NEVER else cell(judgement)
-            for name, judgement in judged.items()
+            "-" if name not in goal and _never(judgement) else cell(judgement) for name, judgement in judged.items()
         ]
         rows.append([subject.model.name, subject.device.name, *cells])
-        reason = first_reason({name: judgement for name, judgement in judged.items() if name in goal})
+        told = (State.STALE, State.FAILED)
+        reason = first_reason({name: seen for name, seen in judged.items() if name in goal or seen.state in told})
         if reason:
             reasons.append(f"{subject.model.name}: {reason}")
     return columns(rows) + reasons

@@ -16,13 +16,16 @@ _ARGUMENTS = {
 
 
 def short(value: object) -> str:
-    """A value for the eye: digests in 8 digits, sizes as 1344x760, absence as `unset`."""
+    """A value for the eye: short digests, 1344x760 for sizes, `unset` for absence, what moves in a manifest's entry."""
     if value is None:
         return "unset"
     if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
         return f"{value[0]}x{value[1]}"
     if isinstance(value, list):
         return " ".join(short(part) for part in value)
+    if isinstance(value, dict):
+        telling = [name for name in ("file_name", "sha256", "build_time") if value.get(name)]
+        return ", ".join(short(value[name]) for name in telling or value)
     text = str(value)
     if len(text) in (40, 64) and all(c in "0123456789abcdef" for c in text):
         return text[:8]
@@ -44,6 +47,8 @@ def subject_of(difference: Difference) -> str:
         return "ONNX" if role in ("", "supercombo") else f"ONNX {role}"
     if area == "script":
         return "compile script"
+    if area == "entries":
+        return "published entry"
     return difference.path.replace(".", " ")
 
 

@@ -100,6 +100,9 @@ def test_an_entry_edited_by_hand_is_stale_again(published: Project) -> None:
     manifest.write_text(text.replace(sha256, "0" * 64))
     try:
         assert published.status("nopp")["nopp"]["publish"]["state"] == "stale"
+        reason = "sandbox holds other bytes, or its entry was edited"
+        assert f"nopp: publish stale: {reason}" in published.doit("status").ok().out
+        assert reason in published.doit("explain", "nopp").ok().out
     finally:
         manifest.write_text(text)
     assert published.status("nopp")["nopp"]["publish"]["state"] == "fresh"

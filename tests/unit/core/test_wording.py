@@ -22,6 +22,7 @@ from tests.unit.core.worlds import make_subject
         ("onnx.supercombo.sha256", "ONNX"),
         ("onnx.vision", "ONNX vision"),
         ("script", "compile script"),
+        ("entries", "published entry"),
     ],
 )
 def test_a_difference_is_called_what_people_call_it(path: str, words: str) -> None:
@@ -37,6 +38,11 @@ def test_a_difference_is_called_what_people_call_it(path: str, words: str) -> No
         ("a" * 41, "a" * 41),
         ([1344, 760], "1344x760"),
         ([[1344, 760], [1928, 1208]], "1344x760 1928x1208"),
+        (
+            [{"file_name": "a.pkl", "sha256": "a" * 64, "url": "x", "line": 3, "build_time": "2026"}],
+            "a.pkl, aaaaaaaa, 2026",
+        ),
+        ({"width": 64, "seed": 1}, "64, 1"),
         (4, "4"),
     ],
 )
