@@ -36,12 +36,14 @@ def check(git: Git, target: Target, request: Request, plan: Plan, seen: Seen | N
             foreign = ours is not None and ours != entry.sha256
             later = ours is None and entry.build_time is not None and entry.build_time > request.build_time
             if moved or foreign or later:
+                again = f"doit publish:{request.model.name} --supersede"
+                back = _unpublished(git, request.model.name, path, entry.sha256, plan.base)
                 raise TargetError(
-                    f'somebody else has published "{name}" since',
+                    f'"{name}" was unpublished since' if back else f'somebody else has published "{name}" since',
                     where=f"{path}:{entry.line}",
                     expected=f"sha256 {(ours or (before.sha256 if before else '?'))[:12]}",
                     got=f"{entry.sha256[:12]}, {_author(git, path, entry.sha256, plan.base)}",
-                    remedy=f"agree with them; to replace theirs: doit publish:{request.model.name} --supersede",
+                    remedy=f"to publish it again: {again}" if back else f"agree with them; to replace theirs: {again}",
                 )
 
 
@@ -85,3 +87,9 @@ def _same_entry_edited(here: bytes, manifest: ManifestPlan, plan: Plan) -> bool:
 def _author(git: Git, path: str, sha256: str, commit: str) -> str:
     told = git.text("log", "-1", "--format=%h by %an on %as", f"-S{sha256}", commit, "--", path)
     return f"commit {told}" if told else "by an unknown commit"
+
+
+def _unpublished(git: Git, model: str, path: str, sha256: str, commit: str) -> bool:
+    """True where the entry is what `doit unpublish` put back, here or elsewhere."""
+    told = git.text("log", "-1", "--format=%(trailers:key=Unpublished,valueonly)", f"-S{sha256}", commit, "--", path)
+    return model in told.split()

@@ -335,3 +335,8 @@ def test_unpublish_brings_back_artifact_and_entries_byte_for_byte_once(desk: Des
     assert git(desk.clone, "status", "--porcelain") == ""
     with pytest.raises(TargetError, match="unpublished already"):
         desk.target.unpublish(model("nopp"), "again")
+    request = desk.request("nopp", ARTIFACT)
+    last = {artifact.file_name: artifact.sha256 for artifact in request.artifacts}
+    with pytest.raises(TargetError, match="was unpublished since") as caught:
+        desk.target.publish(dataclasses.replace(request, last_published=last))
+    assert "somebody else" not in str(caught.value)
