@@ -110,7 +110,7 @@ def from_file(name: str) -> dict[str, Any]:
         told = json.loads(Path(name).read_text(encoding="utf-8"))
         points = {str(point): answer for point, answer in told["points"].items()}
         by = told["by"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise errors.UsageError(
             f"the answers cannot be read: {error}",
             where=name,

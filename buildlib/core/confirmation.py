@@ -162,7 +162,7 @@ def artifacts_of(bundle: str | None) -> dict[str, str]:
     """File name -> sha256 of the artifacts that a bundle's JSON names; empty for none and for what is no JSON."""
     try:
         value = json.loads(bundle) if bundle else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return dict(_named(value))
 

@@ -182,7 +182,7 @@ def active_model(bundle: str | None) -> str | None:
         return None
     try:
         value = json.loads(bundle)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "unreadable"
     if not isinstance(value, dict):
         return "unreadable"

@@ -8,7 +8,7 @@ import msgspec
 
 from buildlib.core.attestation import Attestation
 from buildlib.core.catalog import Target
-from buildlib.core.flags import effective_profile, uses_own_profile
+from buildlib.core.flags import effective_profile, expected_device, uses_own_profile
 from buildlib.core.freshness import Judgement, State
 from buildlib.core.receipt import Receipt
 from buildlib.core.world import DeviceSeen, Subject
@@ -42,7 +42,10 @@ def obstacles(
     found: list[Obstacle] = []
     confined = confinement(subject, _receipts(judged))
     if confined is not None and not target.sandbox:
-        remedy = f"publish it to a target with `sandbox: true`, or build {name} from a real source on its own device"
+        remedy = (
+            f"publish it to a target with `sandbox: true`, or build {name} from a real source, for the car's backend, "
+            "on its own device"
+        )
         found.append(Obstacle(f"{name} was {confined}", remedy, rail=True))
     for stage in ("verify", *(("validate",) if "harness" in target.policy else ())):
         if judged[stage].state is not State.FRESH:
@@ -68,6 +71,8 @@ def confinement(subject: Subject, receipts: Iterable[Receipt]) -> str | None:
     if not uses_own_profile(subject.model, subject.device):
         used = effective_profile(subject.catalog, subject.model, subject.device).name
         return f"compiled with profile {used} instead of its own, {subject.model.profile}"
+    if expected_device(subject.catalog, subject.model, subject.device) == "CPU":
+        return "compiled for the CPU, which drives no car"
     return None
 
 

@@ -30,7 +30,7 @@ def selection_for(model: Model, artifacts: Mapping[str, str], texts: Iterable[st
 def _bundles(text: str | None) -> list[dict[str, Any]]:
     try:
         value = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     if isinstance(value, dict) and isinstance(value.get("bundles"), list):
         value = value["bundles"]
@@ -98,7 +98,7 @@ def file_names(text: str | None) -> list[str] | None:
     """The files that a bundle's JSON names; None where no bundle is active or its text cannot be read."""
     try:
         value = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return _file_names(value) if isinstance(value, dict) else None
 

@@ -60,7 +60,7 @@ class Conversation:
     def _take(self, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             # A login script that prints to standard output; harmless as long as the last line comes.
             return
         if not isinstance(message, dict):

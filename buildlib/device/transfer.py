@@ -238,7 +238,7 @@ class Note:
 
     def read(self, part: Path, size: int) -> list[Range] | None:
         """The ranges of an earlier try; None if there was none."""
-        with contextlib.suppress(OSError, ValueError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, ValueError, msgspec.DecodeError, RecursionError):
             items = msgspec.json.decode(self.path.read_bytes(), type=list[Range])
             good = all(item.start <= item.done <= item.end for item in items)
             if good and sum(item.end - item.start for item in items) == size == part.stat().st_size:

@@ -165,7 +165,7 @@ def parsed(text: str | None) -> Any:
     """The value of a JSON parameter; None for one that is unset or damaged."""
     try:
         return json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -463,7 +463,7 @@ def active_files(path: str) -> tuple[list[str], list[str]]:
     try:
         with open(path, "rb") as file:
             value = json.loads(file.read(4 << 20))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return [], []
     names: list[str] = []
     digests: list[str] = []

@@ -22,7 +22,7 @@ class MarksBackend:
         try:
             marks = json.loads(Path(name).read_bytes())
             self._ignored = {str(task): str(mark) for task, mark in marks.items()}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             self._ignored = {}
         self._stored = dict(self._ignored)
 

@@ -109,7 +109,7 @@ def open_sandbox(root: Path) -> Sandbox:
     try:
         told = msgspec.json.decode((root / "sandbox.json").read_bytes(), type=dict[str, int])
         return Sandbox(root=root.resolve(), port=told["port"])
-    except (OSError, msgspec.DecodeError, KeyError) as error:
+    except (OSError, msgspec.DecodeError, KeyError, RecursionError) as error:
         raise TargetError("no sandbox here", where=str(root), remedy="make one: doit sandbox") from error
 
 

@@ -137,7 +137,7 @@ def _batch(endpoint: str, pointer: LfsPointer) -> dict[str, Any]:
     except urllib.error.HTTPError as error:
         with error:
             raise _NotByApi(f"the LFS server answers {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _NotByApi(f"the LFS server cannot be asked: {error}") from None
     if not isinstance(answer, dict):
         raise _NotByApi("the LFS server's answer is not what the batch API says")

@@ -39,7 +39,7 @@ def supported_operators(context: StepContext, link: DeviceLink) -> SupportedOper
     known = context.workspace.state / "cache" / "operators" / f"{tinygrad}.msgpack"
     try:
         return msgspec.msgpack.decode(known.read_bytes(), type=SupportedOperators | None)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         pass
     source = onnx_source(context, link)
     found = read_operators(source) if source is not None else None

@@ -184,9 +184,9 @@ def read_observation(workspace: Workspace, device: str) -> Observation | None:
     path = workspace.observation(device)
     try:
         observation = msgspec.json.decode(path.read_bytes(), type=Observation)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         later = msgspec.json.decode(path.with_suffix(".seen").read_bytes(), type=_Seen)
         if later.answered > observation.answered:
             observation.answered, observation.health = later.answered, later.health

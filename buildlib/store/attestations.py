@@ -21,7 +21,7 @@ def read_all(root: Path, model: str) -> list[Attestation]:
     for path in sorted(directory(root, model).glob("*.json")):
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=Attestation))
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
     return [one for one in found if one.model == model]
 

@@ -86,5 +86,5 @@ def _holder(path: Path) -> str:
     try:
         told = json.loads(path.read_bytes())
         return f"{told['purpose']} (pid {told['pid']}, since {told['since']})"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "a build that just started"

@@ -41,7 +41,7 @@ class ReceiptStore:
             with open(f"{self._top}/{stage}/{key}.json", "rb") as file:  # noqa: PTH123 - a Path costs more than the read
                 data = file.read()
             receipt = _receipt_decoder.decode(data)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         intact = receipt.key == key and receipt.stage == stage and _seal_of(data) == receipt.seal
         return receipt if intact else None
@@ -71,7 +71,7 @@ class ReceiptStore:
         """A model's latest key by `stage@device`. Serves explanations only, never a decision."""
         try:
             return msgspec.json.decode(self.latest_path(model).read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return {}
 
     def note_latest(self, model: str, stage: str, device: str | None, key: str) -> None:
@@ -89,7 +89,7 @@ class ReceiptStore:
         """The model's last failed attempt at a stage, if it has not succeeded since."""
         try:
             return _attempt_decoder.decode(self.attempt_path(stage, model).read_bytes())
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def put_attempt(self, attempt: Attempt) -> None:

@@ -95,6 +95,6 @@ class StatCache:
                     try:
                         data = files.read_sealed(self._path)
                         self._entries = msgspec.msgpack.decode(data, type=dict[str, _Entry])
-                    except (OSError, ValueError, msgspec.MsgspecError):
+                    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
                         self._entries = {}
         return self._entries

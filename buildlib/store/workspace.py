@@ -114,7 +114,7 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
     except OSError as error:
         raise CatalogError((f"{path.name}: expected a readable file, got {error.strerror}",)) from error
     stamp = hashlib.sha256(raw + repr((path.name, parser_sources())).encode()).hexdigest()
-    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
         kept = msgspec.msgpack.decode(files.read_sealed(cache), type=_Cached)
         if kept.stamp == stamp and all(environ.get(name) == value for name, value in kept.used.items()):
             return msgspec.msgpack.decode(kept.catalog, type=Catalog)

@@ -121,7 +121,7 @@ def _read(path: Path) -> Replaced | None:
         return msgspec.json.decode(path.read_bytes(), type=Replaced)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise TargetError(
             "the folder's journal cannot be read",
             where=str(path),

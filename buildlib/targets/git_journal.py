@@ -53,7 +53,7 @@ class Journal:
             return msgspec.json.decode(self._path.read_bytes(), type=Settling)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise TargetError(
                 "the publish journal cannot be read",
                 where=str(self._path),

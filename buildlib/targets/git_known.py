@@ -23,7 +23,7 @@ class Known:
         """What is known; nothing where the file is missing or broken."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, RecursionError):
             return {}
 
     def note(self, git: Git, commit: str, paths: set[str]) -> None:

@@ -64,7 +64,7 @@ class Memory:
         """What was seen last; None before the first look, or where the file is lost."""
         try:
             return msgspec.json.decode(self._state.read_bytes(), type=Seen)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, RecursionError):
             return None
 
     def _remember(self, seen: Seen) -> None:

@@ -25,7 +25,7 @@ def _open(places: Places) -> int:
 def _owner(handle: int) -> dict[str, Any]:
     try:
         value = json.loads(os.pread(handle, 4096, 0))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -130,7 +130,7 @@ def read_json(path: str) -> Any:
     try:
         with open(path, "rb") as file:
             return json.loads(file.read())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

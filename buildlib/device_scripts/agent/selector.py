@@ -163,7 +163,7 @@ def bundle_name(text: str | None) -> str | None:
     """What tells one bundle from another in the active bundle's JSON; None where none is active or it is no JSON."""
     try:
         value = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None

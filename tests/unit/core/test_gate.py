@@ -112,6 +112,17 @@ def test_what_was_compiled_with_another_profile_is_confined(world: DictWorld) ->
     assert confinement(subject, []) is None
 
 
+def test_an_artifact_for_the_cpu_is_confined_though_the_model_itself_asks_for_it(world: DictWorld) -> None:
+    subject = make_subject(profile="cpu")
+    cpu = Profile(name="cpu", flags={"DEV": "CPU"}, expected_device="CPU")
+    own = Subject(replace(subject.catalog, profiles={"cpu": cpu}), subject.model, subject.device)
+    word = make_subject(expected_device="CPU")
+    for one in (own, word):
+        assert confinement(one, []) == "compiled for the CPU, which drives no car"
+        build(one, world)
+        assert any("for the CPU" in what for what in found(world, subject=one))
+
+
 @pytest.mark.parametrize("points", [{}, {"loaded": True}, {**dict.fromkeys(POINTS, True), "ui_not_frozen": False}])
 def test_an_attestation_file_that_leaves_a_point_open_opens_no_gate(world: DictWorld, points: dict[str, bool]) -> None:
     (what,) = found(world, attestations=[drive(points=points)])
