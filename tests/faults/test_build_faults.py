@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,16 +150,19 @@ def strace(*options: str) -> list[str]:
     return ["strace", "-qq", "-e", f"trace={CALLS}", *options]
 
 
-def count_calls(project: Project, folder: Path) -> int:
-    """How many renames and flushes a whole build makes."""
+def count_calls(project: Project, folder: Path) -> dict[str, int]:
+    """How many renames and flushes a whole build makes, by the system call that it uses."""
     log = folder / "strace.log"
     run = project.start(wrapper=strace("-o", str(log)))
     assert finish(run)[0] == 0
-    return len([line for line in log.read_text().splitlines() if re.match(rf"({CALLS.replace(',', '|')})\(", line)])
+    found = re.findall(rf"^({CALLS.replace(',', '|')})\(", log.read_text(), re.MULTILINE)
+    assert "fsync" in found
+    assert any(name.startswith("rename") for name in found)
+    return dict(Counter(found))
 
 
 @pytest.fixture(scope="module")
-def call_count(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> int:
+def calls(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, int]:
     from tests.conftest import _two_models
     from tests.support.projects import new_project
 
@@ -168,12 +172,15 @@ def call_count(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
     return count_calls(_two_models(project, request.getfixturevalue("sample_onnx")), folder)
 
 
-def kill_at(project: Project, number: int) -> None:
-    injected = strace("-o", str(project.root.parent / "cut.log"), "-e", f"inject={CALLS}:signal=SIGKILL:when={number}")
+def kill_at(project: Project, call: str, number: int) -> None:
+    """Kills a build at one call: strace counts each system call for itself, so one is named."""
+    injected = strace("-o", str(project.root.parent / "cut.log"), "-e", f"inject={call}:signal=SIGKILL:when={number}")
     run = project.start(wrapper=injected)
     run.communicate(timeout=200)
-    assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), f"the fault at call {number} did not fire"
-    assert "killed by SIGKILL" in (project.root.parent / "cut.log").read_text()
+    assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), f"the fault at {call} {number} did not fire"
+    lines = (project.root.parent / "cut.log").read_text().splitlines()
+    assert "killed by SIGKILL" in lines[-1]
+    assert sum(line.startswith(f"{call}(") for line in lines) == number
 
 
 def check_after_cut(project: Project) -> None:
@@ -194,28 +201,31 @@ def check_after_cut(project: Project) -> None:
     assert leftovers == [], "what a cut build left is swept"
 
 
-@pytest.mark.parametrize("point", [0.15, 0.6])
+@pytest.mark.parametrize(("kind", "point"), [("rename", 0.2), ("rename", 0.55), ("fsync", 0.4)])
 def test_a_kill_at_a_rename_or_flush_costs_the_running_step_and_nothing_else(
-    project: Project, call_count: int, point: float
+    project: Project, calls: dict[str, int], kind: str, point: float
 ) -> None:
-    kill_at(project, max(1, int(call_count * point)))
+    call = next(name for name in calls if name.startswith(kind))
+    kill_at(project, call, max(1, int(calls[call] * point)))
     check_after_cut(project)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("kind", ["rename", "fsync"])
 def test_a_kill_at_every_rename_and_flush_costs_the_running_step_and_nothing_else(
-    project: Project, call_count: int, tmp_path: Path
+    project: Project, calls: dict[str, int], tmp_path: Path, kind: str
 ) -> None:
     from tests.support.projects import moved_copy
 
-    for number in range(1, call_count + 1):
-        folder = tmp_path / f"cut {number}"
-        folder.mkdir()
-        copy = moved_copy(project, folder)
-        kill_at(copy, number)
-        check_after_cut(copy)
-        shutil.rmtree(folder)
+    for call, count in calls.items():
+        for number in range(1, count + 1) if call.startswith(kind) else ():
+            folder = tmp_path / f"{call} {number}"
+            folder.mkdir()
+            copy = moved_copy(project, folder)
+            kill_at(copy, call, number)
+            check_after_cut(copy)
+            shutil.rmtree(folder)
 
 
 def test_no_file_of_the_state_is_ever_half_written(project: Project, tmp_path: Path) -> None:
