@@ -29,6 +29,8 @@ from buildlib.store.signatures import Signature, settled, signature
 from buildlib.store.workspace import CATALOG_NAME, Workspace
 
 VARIABLE = re.compile(rb"\$\{(\w+)")
+ESCAPED_DOLLAR = re.compile(rb"\\(x24|u0024|U00000024)")
+"""A YAML escape can spell a variable that `VARIABLE` does not see."""
 
 Seen = dict[str, Signature]
 
@@ -48,7 +50,10 @@ def take(session: Session, line: str) -> dict[str, Any] | None:
     """The note of now, or None where something is not fresh, is too new for its times, or is not told by files."""
     workspace, root = session.workspace, session.workspace.root
     began = time.time_ns()
-    variables = sorted({name.decode() for name in VARIABLE.findall((root / CATALOG_NAME).read_bytes())})
+    text = (root / CATALOG_NAME).read_bytes()
+    if ESCAPED_DOLLAR.search(text):
+        return None
+    variables = sorted({name.decode() for name in VARIABLE.findall(text)})
     stamp = idle.stamp(root, session.chosen_device, variables)
     if any(max(entry[2:]) + 2_100_000_000 > began for entry in idle.tool_sources(idle.PACKAGE)):
         return None
