@@ -1,4 +1,4 @@
-"""`doit confirm:M` on a device behind SSH whose IQPilot has its own harness, for a target that is no practice."""
+"""A device behind SSH that compiles for the CPU, and a target that is no practice: the rail between them holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.ssh_projects import ssh_project
 pytestmark = [*SSHD_MARKS, pytest.mark.compile]
 
 
-def test_a_real_target_is_confirmed_on_a_device_behind_ssh(
+def test_a_cpu_artifact_of_a_device_behind_ssh_never_reaches_a_real_target(
     tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler
 ) -> None:
     with ssh_project(tmp_path, sample_artifact, sample_onnx) as project:
@@ -38,9 +38,10 @@ def test_a_real_target_is_confirmed_on_a_device_behind_ssh(
             select_another(project.comma.root)
             manager = start_manager(project.comma.root, f"{server.url}/docs/model_selector_b.json")
             try:
-                run = project.doit("publish:nopp", "confirm:nopp").ok()
+                run = project.doit("publish:nopp", "confirm:nopp")
             finally:
                 manager.kill()
                 manager.wait()
-        assert "downloaded, selected and validated on desk" in run.out
+        assert run.status == 1
+        assert "was compiled for the CPU, which drives no car" in run.out
         assert_as_before(project)
