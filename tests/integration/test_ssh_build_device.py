@@ -254,12 +254,13 @@ def test_a_terminal_shows_transfers_and_the_compile_as_they_go_and_plain_output_
     desk: SshProject,
 ) -> None:
     desk.wish("hook", "one", "import time\nfor n in range(5):\n    print('kernel', n, flush=True)\n    time.sleep(0.4)")
-    with link(desk.comma.port, rate=3e6) as slow:
+    with link(desk.comma.port, rate=2e6) as slow:
         desk.through(slow)
+        # A time left is told only with a speed above zero; how high it is on a busy machine is nobody's promise.
         shown = on_a_terminal(desk)
-        assert re.search(r"one +upload +\d\.\d of 2\.7 MB, [1-9]\d*\.\d MB/s, \d s left", shown)
+        assert re.search(r"one +upload +\d\.\d of 2\.7 MB, \d+\.\d MB/s, \d+ s left", shown)
         assert re.search(r"one +compile +1 s  kernel \d", shown)
-        assert re.search(r"one +pull +\d\.\d of 7\.7 MB, [1-9]\d*\.\d MB/s, \d s left", shown)
+        assert re.search(r"one +pull +\d\.\d of 7\.7 MB, \d+\.\d MB/s, \d+ s left", shown)
         last = shown.rpartition("\r")[2] if not shown.endswith("\n") else shown
         assert last.endswith("1 model built in " + last.rpartition("in ")[2])
         desk.forget()
