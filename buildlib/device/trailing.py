@@ -1,14 +1,17 @@
-"""Hashes a file behind the one who writes it, so that its check costs no time at the end."""
+"""Hashes and flushes a file behind the one who writes it, so that neither costs much time at the end."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from pathlib import Path
 
 from buildlib.store.files import BLOCK
 
 IDLE = 0.002
+FLUSH = 16 << 20
+"""Bytes after which what was hashed is flushed, while the next ones are on their way."""
 
 
 class Trailing:
@@ -39,7 +42,7 @@ class Trailing:
         self._thread.join()
 
     def _follow(self) -> None:
-        position = 0
+        position = flushed = 0
         try:
             with self._path.open("rb", buffering=0) as file:
                 while True:
@@ -50,6 +53,9 @@ class Trailing:
                             return
                         self._hash.update(block)
                         position += len(block)
+                        if position - flushed >= FLUSH:
+                            os.fsync(file.fileno())
+                            flushed = position
                     if over:
                         return
                     self._over.wait(IDLE)
