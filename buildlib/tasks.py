@@ -111,7 +111,9 @@ class Project:
         from buildlib.steps import preflight
 
         try:
-            preflight.probe(self.services, self.catalog, self.catalog.devices[device])
+            preflight.probe(
+                self.services, self.catalog, self.catalog.devices[device], self.session.heard.pop(device, None)
+            )
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(f"{device} preflight failed", error)
         finally:

@@ -2,7 +2,8 @@
 
 A run with nothing to do leaves a note (`idle_note`): all that its finding came from, and the probe of each device with
 its answer. While all of that still is as it was, the finding stands, and one probe of each device is all that happens.
-Anything else, a damaged note too, means that the build looks for itself. The note is a cache: delete it at any time.
+Anything else, a damaged note too, means that the build looks for itself; what a device behind a network said, or that
+it kept silent, goes on to the build, which does not ask it again. The note is a cache: delete it at any time.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ def note_path(root: Path) -> Path:
     return root / ".build" / "cache" / "idle"
 
 
-def nothing_to_do(root: Path, chosen_device: str | None, cancel: Event) -> str | None:
-    """The line that such a run says, or None when the build has to look for itself. Never raises."""
+def nothing_to_do(root: Path, chosen_device: str | None, cancel: Event, heard: dict[str, Any]) -> str | None:
+    """The line that such a run says, or None when the build has to look for itself. Never raises.
+
+    heard: gets a `steps.preflight.Heard` for each device behind a network that was asked, by the device's name.
+    """
     note = read(note_path(root))
     try:
         if note is None or note["stamp"] != stamp(root, chosen_device, note["variables"]):
@@ -46,7 +50,7 @@ def nothing_to_do(root: Path, chosen_device: str | None, cancel: Event) -> str |
         if any(signature(join(root, path)) != seen for path, seen in note["files"].items()):
             return None
         for probe in note["probes"]:
-            answer = ask(root, probe, cancel)
+            answer = ask(root, probe, cancel, heard)
             if answer is None or answer_digest(answer) != probe["answer"]:
                 return None
             write_seen(root, probe["device"], answer["health"])
@@ -101,12 +105,13 @@ def tool_sources(top: str) -> list[tuple[str, int, int, int]]:
     return sorted(found)
 
 
-def ask(root: Path, probe: Mapping[str, Any], cancel: Event) -> dict[str, Any] | None:
+def ask(root: Path, probe: Mapping[str, Any], cancel: Event, heard: dict[str, Any]) -> dict[str, Any] | None:
     """Sends a noted probe once more; its answer. A device behind a network is asked through its link."""
     if probe["command"] is None:
         from buildlib.doit_parts.idle_note import ask_through_link
 
-        return ask_through_link(root, probe["device"], probe["request"], cancel)
+        found = heard[probe["device"]] = ask_through_link(root, probe["device"], probe["request"], cancel)
+        return found.answer
     from buildlib.device.conversation import Conversation
     from buildlib.transports.local import LocalTransport
 

@@ -20,7 +20,7 @@ from buildlib.core.world import SourceSeen, Subject
 from buildlib.device.link import DeviceLink
 from buildlib.doit_parts import idle
 from buildlib.doit_parts.session import Session
-from buildlib.errors import BuildError
+from buildlib.errors import BuildError, Cancelled
 from buildlib.ports.events import Silent
 from buildlib.steps import preflight, toolchain
 from buildlib.steps.services import open_services
@@ -148,13 +148,18 @@ def probe_of(session: Session, device: Device) -> dict[str, Any] | None:
     }
 
 
-def ask_through_link(root: Path, device: str, request: dict[str, Any], cancel: Event) -> dict[str, Any] | None:
-    """A noted probe of a device behind a network."""
+def ask_through_link(root: Path, device: str, request: dict[str, Any], cancel: Event) -> preflight.Heard:
+    """A noted probe of a device behind a network. No answer is a finding too; only Cancelled is raised."""
     workspace = Workspace(root)
     services = open_services(workspace, cancel, Silent())
-    link: DeviceLink = services.link(workspace.catalog.devices[device])
+    declared = workspace.catalog.devices[device]
+    link: DeviceLink = services.link(declared)
     try:
-        return link.call("probe", **request)
+        return preflight.Heard(declared, request, answer=link.call("probe", **request))
+    except Cancelled:
+        raise
+    except BuildError as error:
+        return preflight.Heard(declared, request, error=error)
     finally:
         link.transport.close()
 

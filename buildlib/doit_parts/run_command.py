@@ -95,12 +95,13 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
             on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
             stop=interrupts.cancel.is_set,
         ) as former_died:
+            heard: dict[str, Any] = {}
             if plain and not former_died:
-                line = idle.nothing_to_do(root, device, interrupts.cancel)
+                line = idle.nothing_to_do(root, device, interrupts.cancel, heard)
                 if line is not None and interrupts.exit_status is None:
                     print(line)
                     return 0
-            status = self._build(root, interrupts, opt_values, pos_args, plain=plain, former_died=former_died)
+            status = self._build(root, interrupts, opt_values, pos_args, heard, plain=plain, former_died=former_died)
         return interrupts.exit_status if interrupts.exit_status is not None else status
 
     def _build(
@@ -109,6 +110,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         interrupts: Interrupts,
         opt_values: Any,
         pos_args: list[str],
+        heard: dict[str, Any],
         *,
         plain: bool,
         former_died: bool,
@@ -118,6 +120,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         from buildlib.store.workspace import Workspace
 
         session = sessions.Session(Workspace(root), chosen_device(), interrupts)
+        session.heard = heard
         session.debug = bool(opt_values.get("debug"))
         session.options = {
             "keep_refused": bool(opt_values.get("keep_refused")),

@@ -33,6 +33,8 @@ class Session:
         """(subject, text) of what steps warned of, for the last lines."""
         self.options: dict[str, Any] = {}
         """`steps.context.RunOptions` by name, as the command line gave them."""
+        self.heard: dict[str, Any] = {}
+        """`steps.preflight.Heard` by device, of those that were asked before the build began."""
         self._lock = threading.Lock()
         self._judged: dict[str, dict[str, Judgement]] = {}
         self.on_cancel: list[Callable[[], None]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,27 @@ SERIAL = ("HardwareSerial", "DongleId")
 """Parameters that tell one unit from another."""
 
 
-def probe(services: Services, catalog: Catalog, device: Device) -> Observation:
-    """Asks the device once and records the answer; an unreachable one keeps its last answer and is called so."""
+@dataclass(frozen=True)
+class Heard:
+    """What a device said, or that it said nothing, when it was asked earlier in this run.
+
+    device: as it was declared then. asked: the probe's request. Either answer or error is there.
+    """
+
+    device: Device
+    asked: dict[str, Any]
+    answer: dict[str, Any] | None = None
+    error: errors.BuildError | None = None
+
+
+def probe(services: Services, catalog: Catalog, device: Device, heard: Heard | None = None) -> Observation:
+    """Asks the device once and records the answer; an unreachable one keeps its last answer and is called so.
+
+    heard: stands for the asking if the same device was asked the same, so that a silent one costs its time once.
+    """
     before = read_observation(services.workspace, device.name) or Observation(device=device.name)
     try:
-        answer = ask(services, catalog, device)
+        answer = _heard_before(services, catalog, device, heard) or ask(services, catalog, device)
     except errors.Cancelled:
         raise
     except errors.BuildError as error:
@@ -36,6 +53,16 @@ def probe(services: Services, catalog: Catalog, device: Device) -> Observation:
         write_observation(services.workspace, observation)
         return observation
     return record(services, device, answer)
+
+
+def _heard_before(services: Services, catalog: Catalog, device: Device, heard: Heard | None) -> dict[str, Any] | None:
+    """The answer of earlier in this run, None if the device is to be asked; raises what was raised then."""
+    # models.yaml may have been corrected while the first asking waited for an answer.
+    if heard is None or heard.device != device or heard.asked != request(services, catalog, device):
+        return None
+    if heard.error is not None:
+        raise heard.error
+    return heard.answer
 
 
 def record(services: Services, device: Device, answer: dict[str, Any]) -> Observation:

@@ -21,7 +21,7 @@ class Link:
     """port: connect here. cut_after: bytes (both directions together) after which everything is reset; None never.
 
     delay: seconds that each byte takes one way. rate: bytes per second each way, 0 without limit.
-    passed: bytes so far.
+    passed: bytes so far. taken: connections so far.
     """
 
     target: int
@@ -29,6 +29,7 @@ class Link:
     rate: float = 0.0
     cut_after: int | None = None
     passed: int = 0
+    taken: int = 0
     cuts: int = 0
     port: int = 0
     _listener: socket.socket = field(default_factory=socket.socket)
@@ -73,6 +74,7 @@ class Link:
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
+                self.taken += 1
                 self._open += [near, far]
             for source, sink in ((near, far), (far, near)):
                 self._carry(source, sink)

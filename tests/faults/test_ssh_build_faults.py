@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,17 +12,16 @@ import pytest
 from tests.devices.comma import SUDO_REFUSES
 from tests.devices.network import link
 from tests.devices.server import SSHD_MARKS, free_port, make_key
-from tests.support.projects import end, until
+from tests.support.projects import until
 from tests.support.ssh_projects import (
     ACTIVE,
-    IDLE,
     REMOTE_OUTPUT,
     STATE,
     SshProject,
-    processes_in,
     small_disk,
     ssh_project,
 )
+from tests.support.ssh_said import fresh, of_build, told
 
 pytestmark = SSHD_MARKS
 ONE = "driving_supercombo_one.pkl"
@@ -41,36 +38,8 @@ def one_desk(
 @pytest.fixture
 def desk(one_desk: SshProject) -> Iterator[SshProject]:
     """A project that has done nothing yet; its settings are put back afterwards."""
-    settings, models, head = copy.deepcopy((one_desk.settings, one_desk.models, one_desk.head))
-    one_desk.forget()
-    yield one_desk
-    one_desk.settings, one_desk.models, one_desk.head = settings, models, head
-    one_desk.declare()
-
-
-def told(desk: SshProject, text: str) -> str:
-    """Without what differs from machine to machine."""
-    server = desk.comma.server
-    for name, word in (
-        (str(desk.comma.home), "HOME"),
-        (str(desk.comma.root), "ROOT"),
-        (f":{desk.settings['port']}", ":PORT"),
-        (f"-p {desk.settings['port']}", "-p PORT"),
-        (f"port {desk.settings['port']}", "port PORT"),
-        (server.fingerprint(), "SHA256:ITS-OWN"),
-        (f"{server.user}@", "USER@"),
-    ):
-        text = text.replace(name, word)
-    return text
-
-
-def of_build(desk: SshProject, stage: str = "upload") -> str:
-    """What a failed build says of a stage, what and try."""
-    run = desk.doit()
-    assert run.status == 1, run.text
-    lines = told(desk, run.out).splitlines()
-    start = lines.index(f"one {stage} failed")
-    return "\n".join(line for line in lines[start + 1 :] if line.startswith(("  what  ", "  try   ")))
+    with fresh(one_desk) as project:
+        yield project
 
 
 def of_doctor(desk: SshProject) -> str:
@@ -213,47 +182,6 @@ def test_a_skewed_clock_is_a_note_and_spoils_nothing(desk: SshProject) -> None:
         python.write_text(kept)
 
 
-# A peer that falls silent.
-
-
-@pytest.mark.parametrize(
-    ("before", "stage", "commands"),
-    [
-        ("source", "upload", 2),
-        ("upload", "compile", 4),
-        pytest.param("compile", "pull", 2, marks=pytest.mark.slow),
-        pytest.param("verify", "install", 2, marks=pytest.mark.slow),
-    ],
-)
-def test_a_device_that_falls_silent_is_an_error_in_the_configured_time(
-    desk: SshProject, before: str, stage: str, commands: int
-) -> None:
-    desk.doit(before).ok()
-    desk.wish("sleep", "one", "60" if stage == "compile" else "0")
-    asked = desk.commands
-    run = desk.start()
-    try:
-        until(lambda: desk.calls() if stage == "compile" else desk.commands >= asked + commands)
-        with desk.comma.server.silenced():
-            began = time.monotonic()
-            out, _ = run.communicate(timeout=100)
-            took = time.monotonic() - began
-    finally:
-        end(run)
-    if run.returncode == 0:
-        pytest.skip("it was done before it could fall silent")
-    assert run.returncode == 1
-    # Silence in the command, or in the login that follows a link given up.
-    assert f"within {IDLE:g} s, got silence" in out
-    assert "  try   " in out
-    assert took < 3 * IDLE + 10, "bounded by the configured times, not by the machine"
-    (desk.control() / f"sleep-{ONE}").write_text("0")
-    for pid in processes_in(desk.comma.root):
-        subprocess.run(["kill", "-9", str(pid)], check=False)
-    desk.doit().ok()
-    desk.assert_right()
-
-
 # Devices that do not do what they say.
 
 
@@ -309,54 +237,6 @@ def test_another_tinygrad_after_the_compile_than_before_is_refused(desk: SshProj
         package.write_text(kept)
 
 
-# Onroad.
-
-
-@pytest.mark.parametrize("before", ["source", "upload", "verify"])
-def test_nothing_is_changed_on_a_device_that_is_onroad(desk: SshProject, before: str) -> None:
-    desk.doit(before).ok()
-    desk.comma.set_param("IsOnroad", "1")
-    there = snapshot(desk)
-    stage = {"source": "upload", "upload": "compile", "verify": "install"}[before]
-    assert of_build(desk, stage) == (
-        '  what  desk:/data/params/d/IsOnroad: the device is onroad: expected "0", got "1"\n'
-        "  try   switch the ignition off and try again"
-    )
-    assert snapshot(desk) == there
-
-
-@pytest.mark.parametrize("saving", ["0", "1"])
-def test_a_device_that_goes_onroad_in_a_compile_ends_it_and_keeps_its_power_saving(
-    desk: SshProject, saving: str
-) -> None:
-    cores = [desk.there(f"sys/devices/system/cpu/cpu{number}/online") for number in (4, 5, 6, 7)]
-    for core in cores:
-        core.parent.mkdir(parents=True, exist_ok=True)
-        core.write_text("0")
-    try:
-        desk.wish("sleep", "one", "60")
-        run = desk.start()
-        until(desk.calls)
-        assert {core.read_text() for core in cores} == {"1"}, "full speed for the compile"
-        # The car's own daemon sets it, and says that it is onroad.
-        for core in cores:
-            core.write_text(saving)
-        desk.comma.set_param("IsOnroad", "1")
-        until(lambda: not processes_in(desk.comma.root), 10)
-        out, _ = run.communicate(timeout=60)
-        assert run.returncode == 1
-        assert "one compile failed\n  what  one on desk: the compile was ended: the device went onroad" in out
-        assert {core.read_text() for core in cores} == {saving}
-        assert not desk.there(REMOTE_OUTPUT).exists()
-        # Parked again, nothing of the past is put "back" over what the car left.
-        desk.comma.set_param("IsOnroad", "0")
-        (desk.control() / f"sleep-{ONE}").unlink()
-        desk.doit().ok()
-        assert {core.read_text() for core in cores} == {saving}
-    finally:
-        shutil.rmtree(desk.there("sys"))
-
-
 def test_an_ended_compile_leaves_power_saving_as_it_was(desk: SshProject) -> None:
     core = desk.there("sys/devices/system/cpu/cpu4/online")
     core.parent.mkdir(parents=True, exist_ok=True)
@@ -368,16 +248,6 @@ def test_an_ended_compile_leaves_power_saving_as_it_was(desk: SshProject) -> Non
         assert core.read_text() == "0"
     finally:
         shutil.rmtree(desk.there("sys"))
-
-
-def snapshot(desk: SshProject) -> dict[str, tuple[int, int, int]]:
-    """Every file of the device, by inode, size and time."""
-    found = {}
-    for path in desk.comma.root.rglob("*"):
-        if path.is_file():
-            status = path.stat()
-            found[str(path)] = (status.st_ino, status.st_size, status.st_mtime_ns)
-    return found
 
 
 class instead_of_the_artifact:
