@@ -16,11 +16,27 @@ HOST = "127.0.0.1"
 BLOCK = 128 * 1024
 
 
+class Wire:
+    """One way of a link: busy with earlier bytes, whoever sent them."""
+
+    def __init__(self) -> None:
+        self._free = 0.0
+        self._lock = threading.Lock()
+
+    def take(self, count: int, rate: float) -> float:
+        """When the last of so many bytes has left."""
+        with self._lock:
+            now = time.monotonic()
+            self._free = max(now, self._free) + (count / rate if rate else 0.0)
+            return self._free
+
+
 @dataclass
 class Link:
     """port: connect here. cut_after: bytes (both directions together) after which everything is reset; None never.
 
-    delay: seconds that each byte takes one way. rate: bytes per second each way, 0 without limit.
+    delay: seconds that each byte takes one way. rate: bytes per second each way, of all connections together, 0 without
+    limit.
     passed: bytes so far. taken: connections so far.
     """
 
@@ -35,6 +51,8 @@ class Link:
     _listener: socket.socket = field(default_factory=socket.socket)
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _there: Wire = field(default_factory=Wire)
+    _back: Wire = field(default_factory=Wire)
 
     def start(self) -> None:
         self._listener.bind((HOST, 0))
@@ -76,27 +94,22 @@ class Link:
             with self._lock:
                 self.taken += 1
                 self._open += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                self._carry(source, sink)
+            self._carry(near, far, self._there)
+            self._carry(far, near, self._back)
 
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, wire: Wire) -> None:
         # What is under way: delay times rate, and a router's buffer on top.
         flight: queue.Queue[tuple[float, bytes]] = queue.Queue(maxsize=max(64, int(self.delay * self.rate / BLOCK) * 4))
-        threading.Thread(target=self._take_in, args=(source, flight), daemon=True).start()
+        threading.Thread(target=self._take_in, args=(source, flight, wire), daemon=True).start()
         threading.Thread(target=self._put_out, args=(sink, flight), daemon=True).start()
 
-    def _take_in(self, source: socket.socket, flight: queue.Queue[tuple[float, bytes]]) -> None:
-        free = 0.0
+    def _take_in(self, source: socket.socket, flight: queue.Queue[tuple[float, bytes]], wire: Wire) -> None:
         while True:
             try:
                 block = source.recv(BLOCK)
             except OSError:
                 block = b""
-            now = time.monotonic()
-            if self.rate:
-                # The wire is busy with earlier bytes until `free`.
-                free = max(now, free) + len(block) / self.rate
-            flight.put((max(now, free) + self.delay, block))
+            flight.put((wire.take(len(block), self.rate) + self.delay, block))
             if not block:
                 return
 
