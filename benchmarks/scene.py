@@ -1,7 +1,6 @@
 """A project of N models in which everything is done: state as a build leaves it, without the hours of compiling.
 
-Beside it the same files for other tools: bare doit, SCons, DVC, ninja, each with the same six steps a model and the
-same probe of the device in every run.
+Other tools are given the same files and the same probe by `others`.
 """
 
 from __future__ import annotations
@@ -188,57 +187,3 @@ def save_probe(root: Path) -> None:
         preflight.probe(services, workspace.catalog, workspace.catalog.devices["local"])
     (root / "probe.stdin").write_bytes(kept["stdin"])
     (root / "probe.json").write_text(json.dumps(kept["argv"]))
-
-
-BARE_DOIT = """
-import json, subprocess
-from doit.tools import config_changed
-FILES = json.load(open("files.json"))
-PROBE = json.load(open("probe.json"))
-DOIT_CONFIG = {"backend": "sqlite3", "dep_file": "bare.db", "verbosity": 0, "reporter": "zero",
-               "default_tasks": list(FILES)}
-FLAGS = {"DEV": "CPU", "WARP_DEV": "CPU"}
-
-def probe():
-    with open("probe.stdin", "rb") as file:
-        subprocess.run(PROBE, stdin=file, stdout=subprocess.PIPE, check=True)
-
-def step(): pass
-
-def task_preflight():
-    yield {"name": "local", "actions": [probe], "uptodate": [False]}
-
-def row(stage, after, inputs, targets, uptodate=()):
-    for name, at in FILES.items():
-        yield {"name": name, "actions": [step], "task_dep": [f"{after}:{name}" if after else "preflight:local"],
-               "file_dep": [at[k] for k in inputs], "targets": [at[k] for k in targets],
-               "uptodate": list(uptodate)}
-
-def task_source(): yield from row("source", None, ["onnx"], ["blob"])
-def task_upload(): yield from row("upload", "source", ["blob"], ["uploaded"])
-def task_compile(): yield from row("compile", "upload", ["uploaded"], ["compiled"], [config_changed(FLAGS)])
-def task_pull(): yield from row("pull", "compile", ["compiled"], ["artifact", "digest"])
-def task_verify(): yield from row("verify", "pull", ["artifact"], ["verdict"])
-def task_install(): yield from row("install", "verify", ["artifact", "digest"], ["active"])
-
-def task_model():
-    for name in FILES:
-        yield {"basename": name, "actions": None, "task_dep": [f"install:{name}"]}
-"""
-
-SCONSTRUCT = """
-import json, subprocess
-FILES = json.load(open("files.json"))
-with open("probe.stdin", "rb") as file:
-    subprocess.run(json.load(open("probe.json")), stdin=file, stdout=subprocess.PIPE, check=True)
-env = Environment()
-Decider("content")
-SConsignFile("scons.db")
-for name, at in FILES.items():
-    for inputs, targets in ((["onnx"], ["blob"]), (["blob"], ["uploaded"]), (["uploaded"], ["compiled"]),
-                            (["compiled"], ["artifact", "digest"]), (["artifact"], ["verdict"]),
-                            (["artifact", "digest"], ["active"])):
-        node = env.Command([at[k] for k in targets], [at[k] for k in inputs], lambda target, source, env: None)
-        env.Precious(node)
-        env.NoClean(node)
-"""
