@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from typing import Any
 
 from doit.exceptions import UnmetDependency
@@ -15,8 +17,10 @@ class _Ready:
 
     def __init__(self, runner: Any, session: Session) -> None:
         self._runner = runner
-        self._session = session
-        self.parked: list[Any] = []
+        self._order = {name: place for place, name in enumerate(session.workspace.catalog.models)}
+        self._count = itertools.count()
+        self.parked: list[tuple[int, int, Any]] = []
+        """(model's place, order of arrival, node), sorted."""
         self.exhausted = False
 
     def drain(self, dispatcher: Any, completed: Any) -> None:
@@ -31,18 +35,17 @@ class _Ready:
             if node == "hold on":
                 return
             if self._runner.select_task(node, dispatcher.tasks):
-                self.parked.append(node)
+                place = self._order.get(_meta(node, "model") or "", -1)
+                bisect.insort(self.parked, (place, next(self._count), node))
                 node = None
 
     def take(self, busy: set[str]) -> Any:
         """The next task whose device is free, or None."""
-        order = {name: place for place, name in enumerate(self._session.workspace.catalog.models)}
-        free = [node for node in self.parked if _meta(node, "device") not in busy]
-        if not free:
-            return None
-        chosen = min(free, key=lambda node: order.get(_meta(node, "model") or "", -1))
-        self.parked.remove(chosen)
-        return chosen
+        for at, (_, _, node) in enumerate(self.parked):
+            if _meta(node, "device") not in busy:
+                del self.parked[at]
+                return node
+        return None
 
 
 def _meta(node: Any, name: str) -> str | None:

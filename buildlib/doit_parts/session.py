@@ -10,7 +10,7 @@ from buildlib.core import freshness
 from buildlib.core.catalog import Device, Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import wanted
-from buildlib.core.world import Subject
+from buildlib.core.world import DeviceSeen, Subject
 from buildlib.doit_parts.interrupts import Interrupts
 from buildlib.errors import DeviceError, UsageError
 from buildlib.store.workspace import Workspace
@@ -37,6 +37,7 @@ class Session:
         """`steps.preflight.Heard` by device, of those that were asked before the build began."""
         self._lock = threading.Lock()
         self._judged: dict[str, dict[str, Judgement]] = {}
+        self._devices: dict[str, DeviceSeen] = {}
         self.on_cancel: list[Callable[[], None]] = []
 
     def subject(self, name: str) -> Subject:
@@ -106,7 +107,7 @@ class Session:
             from buildlib.steps.world import FileWorld
 
             subject = self.subject(name)
-            known = freshness.judge_model(subject, FileWorld(self.workspace), wanted(subject))
+            known = freshness.judge_model(subject, FileWorld(self.workspace, self._devices), wanted(subject))
             with self._lock:
                 self._judged[name] = known
         return known
@@ -114,6 +115,8 @@ class Session:
     def moved(self, name: str | None = None) -> None:
         """A step of a model ran, or (None) a device was seen anew: what was judged before is not asked again."""
         with self._lock:
+            # A step may have added to what is known of its device.
+            self._devices = {}
             if name is None:
                 self._judged.clear()
             else:

@@ -58,11 +58,14 @@ class _Seen(msgspec.Struct):
 
 
 class FileWorld:
-    """`core.world.World` over a workspace. Made anew for each judgement of a model, so answers are one moment's."""
+    """`core.world.World` over a workspace. Made anew for each judgement of a model, so answers are one moment's.
 
-    def __init__(self, workspace: Workspace) -> None:
+    devices: what was read of devices since a step last ran; added to.
+    """
+
+    def __init__(self, workspace: Workspace, devices: dict[str, DeviceSeen] | None = None) -> None:
         self.workspace = workspace
-        self._devices: dict[str, DeviceSeen] = {}
+        self._devices = {} if devices is None else devices
 
     def source(self, subject: Subject, role: str) -> SourceSeen:
         """What its reader says of it, without the network; what may only be away is taken as it was last."""
