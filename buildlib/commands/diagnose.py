@@ -12,6 +12,7 @@ from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.lines import Console
 from buildlib.core.diagnoses.diagnosis import diagnose
+from buildlib.core.unknown_names import near
 from buildlib.core.verdicts.findings import Finding
 from buildlib.core.verdicts.signals import judge_now, texts
 from buildlib.doit_parts.session import Session
@@ -43,7 +44,7 @@ class DiagnoseCommand(ProjectCommand):
 
     name = "diagnose"
     doc_purpose = "name causes and remedies for what logs say"
-    doc_usage = "[MODEL ...]"
+    doc_usage = "[MODEL ...] | --file LOG | --compare-stock PATH [MODEL ...]"
     own_options = (opt_json, opt_log, opt_stock, opt_here)
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
@@ -52,6 +53,8 @@ class DiagnoseCommand(ProjectCommand):
             return compare_stock(session, Path(options["stock"]), arguments, options["json"])
         found: dict[str, list[Finding]] = {}
         if options["file"]:
+            if arguments:
+                raise self.wrong_words(arguments, "together with --file")
             logs = {options["file"]: read(Path(options["file"]))}
         else:
             logs = gathered(session, arguments)
@@ -82,7 +85,20 @@ def read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise errors.UsageError(f"the log cannot be read: {error.strerror}", where=str(path)) from error
+        raise errors.UsageError(
+            f"the log cannot be read: {error.strerror}",
+            where=str(path),
+            remedy=f"correct the path{_among(path)}, or let `doit diagnose MODEL` find the logs itself",
+        ) from error
+
+
+def _among(path: Path) -> str:
+    """The file of its folder that was probably meant, as a part of a sentence."""
+    try:
+        meant = near(path.name, [file.name for file in path.parent.iterdir() if file.is_file()])
+    except OSError:
+        return ""
+    return f" (did you mean {path.with_name(meant)}?)" if meant else ""
 
 
 def gathered(session: Session, arguments: list[str]) -> dict[str, str]:

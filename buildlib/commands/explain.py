@@ -55,7 +55,7 @@ def as_lines(subject: Subject, judged: dict[str, Judgement], world: FileWorld) -
             continue
         last = world.latest(subject, judgement.stage)
         since = f" (last done {last.finished})" if last else ""
-        lines.append(f"{subject.model.name} {judgement.stage} is {judgement.state}{since}: {judgement.reason}")
+        lines.append(f"{subject.model.name} {judgement.stage} {judgement.told()}{since}")
         rows = [
             [
                 f"  {wording.subject_of(change)}",

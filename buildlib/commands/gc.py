@@ -41,6 +41,7 @@ class GcCommand(ProjectCommand):
     doc_usage = "[--device NAME] [--yes]"
     own_options = (opt_yes, opt_device)
     writes = True
+    takes_words = False
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """Lists or removes."""

@@ -31,6 +31,10 @@ class State(StrEnum):
     NEVER = "never"
 
 
+NEVER_DONE = "never done"
+"""Reason of a step that nothing speaks against but that it was not done yet."""
+
+
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A step's state, and why. key is None where it cannot be known before another step ran."""
 
@@ -41,6 +45,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None = None
     reason: str = ""
     remedy: str | None = None
+    tried: str = ""
+    """When it failed with this key, where it did."""
     changes: tuple[Difference, ...] = ()
     restorable: bool = False
     """The recorded bytes can be brought back without doing the work again."""
@@ -49,6 +55,12 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     def done(self) -> bool:
         """True when nothing needs to run."""
         return self.state in (State.FRESH, State.ASSUMED)
+
+    def told(self) -> str:
+        """State and reason as one sentence goes on: `is stale: ...`, `was never done`, `failed at TIME: ...`."""
+        reason = "" if self.reason in ("", NEVER_DONE) else f": {self.reason}"
+        head = {State.NEVER: "was never done", State.FAILED: f"failed at {self.tried}" if self.tried else "failed"}
+        return head.get(self.state, f"is {self.state}") + reason
 
 
 def judge_model(subject: Subject, world: World, upto: Sequence[Stage] = stages.STAGES) -> dict[str, Judgement]:
@@ -106,14 +118,15 @@ def _stale(
     subject: Subject, stage: Stage, key: str, parts: dict[str, Any], last: Receipt | None, world: World
 ) -> Judgement:
     changes = tuple(differences(last.parts, parts)) if last is not None else ()
-    attempt = world.attempt(subject, stage.name)
+    attempt, tried = world.attempt(subject, stage.name), ""
     if attempt is not None and attempt.key == key:
         state, reason = State.FAILED, attempt.error.splitlines()[0] if attempt.error else "failed"
+        tried = attempt.finished
     elif last is None:
-        state, reason = State.NEVER, "never done"
+        state, reason = State.NEVER, NEVER_DONE
     else:
         state, reason = State.STALE, _first_reason(stage, last, changes)
-    return Judgement(stage=stage.name, state=state, key=key, parts=parts, reason=reason, changes=changes)
+    return Judgement(stage=stage.name, state=state, key=key, parts=parts, reason=reason, changes=changes, tried=tried)
 
 
 def _first_reason(stage: Stage, last: Receipt, changes: tuple[Difference, ...]) -> str:

@@ -93,7 +93,8 @@ def _source_parts(subject: Subject, upstream: Upstream, world: World) -> dict[st
     for role in subject.model.sources:
         seen = world.source(subject, role)
         if seen.content is None:
-            raise NotKnowable(seen.problem or "the source has not been looked at", seen.remedy)
+            problem = seen.problem or "the source has not been looked at"
+            raise NotKnowable(f"{subject.catalog.source_line(subject.model, role)}: {problem}", seen.remedy)
         contents[role] = dict(seen.content)
     return {"onnx": contents, "kind": subject.model.kind}
 

@@ -66,7 +66,7 @@ def place_of(difference: Difference, catalog: Catalog, model: Model, device: Dev
         own, shared = f"models.{model.name}.{setting}", f"defaults.{setting}"
         return catalog.line(shared if own not in catalog.lines and shared in catalog.lines else own)
     if area == "onnx":
-        return catalog.line(f"models.{model.name}.source")
+        return catalog.source_line(model, rest.partition(".")[0])
     if area in ("toolchain", "unit"):
         return f"device {device.name}"
     if area == "script":

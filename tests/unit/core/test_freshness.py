@@ -168,7 +168,11 @@ def test_an_unmounted_source_whose_content_is_known_is_assumed(world: DictWorld)
 
 def test_an_unknown_source_is_a_reason_of_its_own(world: DictWorld) -> None:
     world.content = None
-    assert stale(make_subject(), world)["source"] == "the share is not mounted"
+    subject = make_subject()
+    assert stale(subject, world)["source"] == "models.yaml: the share is not mounted"
+    for line in ("source", "sources.supercombo"):
+        placed = replace(subject, catalog=replace(subject.catalog, lines={f"models.nopp.{line}": 7}))
+        assert stale(placed, world)["source"] == "models.yaml:7: the share is not mounted"
 
 
 def test_a_failed_attempt_with_the_present_key_is_failed_and_with_another_key_is_not(world: DictWorld) -> None:
