@@ -262,6 +262,19 @@ def guess_role(inspection: OnnxInspection) -> str | None:
     return "policy" if memory else None
 
 
+def likely_role(inspection: OnnxInspection, kind: Kind | None = None) -> tuple[Kind, str]:
+    """The kind and role that an ONNX is judged as where nobody said which: its own by its inputs, else a supercombo.
+
+    kind: of the model that it is for, where that is known.
+    """
+    guess = guess_role(inspection)
+    if kind is None:
+        kind = "vision_policy" if guess in ("vision", "policy") else "supercombo"
+    roles = ROLES[kind]
+    fitting = [role for role in roles if guess is not None and role.endswith(guess)]
+    return kind, (fitting or list(roles))[0]
+
+
 def expected_artifact_bytes(weight_bytes: int, cameras: int, expected_device: str) -> int:
     """About how large the artifact will be, in bytes (facts, section 1): weights, policy, and warps on CPU."""
     warps = cameras * CPU_WARP_BYTES if expected_device == "CPU" else 0
