@@ -11,7 +11,7 @@ from buildlib import errors
 from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.lines import Console
-from buildlib.core.diagnoses.diagnosis import diagnose
+from buildlib.core.diagnoses.diagnosis import LONGEST, diagnose
 from buildlib.core.unknown_names import near
 from buildlib.core.verdicts.findings import Finding
 from buildlib.core.verdicts.signals import judge_now, texts
@@ -19,6 +19,7 @@ from buildlib.doit_parts.session import Session
 from buildlib.steps.services import open_services
 from buildlib.steps.signals import installed_at, look
 from buildlib.steps.world import read_observation
+from buildlib.store import files
 
 opt_log = {"name": "file", "short": "", "long": "file", "type": str, "default": "", "help": "read this log instead"}
 opt_stock = {
@@ -72,7 +73,8 @@ class DiagnoseCommand(ProjectCommand):
             print("There is no log to read: nothing failed here, and no compile has run.")
         for name, one in diagnoses.items():
             print(name)
-            print("\n".join(f"  {line}" for line in describe_diagnosis(one)))
+            lines = describe_diagnosis(one) if logs[name].strip() else ["empty: nothing was logged"]
+            print("\n".join(f"  {line}" for line in lines))
         for name, findings_ in found.items():
             print(name)
             lines = [line for finding in findings_ for line in describe_finding(finding)]
@@ -81,9 +83,17 @@ class DiagnoseCommand(ProjectCommand):
 
 
 def read(path: Path) -> str:
-    """A log's text. Raises UsageError."""
+    """A log's text, of a long one its end. Raises UsageError."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        if (odd := files.special(path)) and "FIFO" not in odd:  # what a shell's <(command) names is one
+            raise errors.UsageError("no log", where=str(path), got=odd, remedy="name a file")
+        with path.open("rb") as file:
+            if file.seekable():
+                file.seek(max(0, path.stat().st_size - LONGEST))
+            text = b""
+            while block := file.read(LONGEST):
+                text = (text + block)[-LONGEST:]
+        return text.decode("utf-8", "replace")
     except OSError as error:
         raise errors.UsageError(
             f"the log cannot be read: {error.strerror}",

@@ -100,6 +100,21 @@ def test_a_log_that_is_not_there_has_a_remedy(built: Project) -> None:
     assert "doit diagnose MODEL" in built.doit("diagnose", "--file", "no/such/folder/x.log").err
 
 
+def test_of_a_long_log_the_end_is_read_and_of_an_endless_one_nothing(built: Project) -> None:
+    log = built.root / "long.log"
+    with log.open("wb") as file:
+        file.truncate(40 << 30)
+        file.seek(0, 2)
+        file.write(b"\nRan out of input\n")
+    out = built.doit("diagnose", "--file", "long.log").ok().out
+    assert "the artifact is incomplete" in out
+    log.write_text("")
+    assert "empty: nothing was logged" in built.doit("diagnose", "--file", "long.log").ok().out
+    run = built.doit("diagnose", "--file", "/dev/zero")
+    assert run.status == 3
+    assert "got a device" in run.err
+
+
 def test_a_missing_models_yaml_has_a_remedy(built: Project) -> None:
     (built.root / "models.yaml").unlink()
     for command in ([], ["status"], ["list"]):
