@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.lines import Console
 from buildlib.core.diagnoses.diagnosis import LONGEST, diagnose
+from buildlib.core.flags import effective_profile, uses_own_profile
 from buildlib.core.unknown_names import near
-from buildlib.core.verdicts.findings import Finding
+from buildlib.core.verdicts.findings import Finding, warn
 from buildlib.core.verdicts.signals import judge_now, texts
+from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.services import open_services
 from buildlib.steps.signals import installed_at, look
@@ -139,6 +142,21 @@ def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list
     return logs, {f"{name} on {device}: signals": list(judge_now(seen, installed_at(seen)))}
 
 
+def other_profile(subject: Subject) -> Iterator[Finding]:
+    """What to know of a comparison for a device that compiles with another profile than the model's own."""
+    if uses_own_profile(subject.model, subject.device):
+        return
+    used = effective_profile(subject.catalog, subject.model, subject.device).name
+    yield warn(
+        "other_profile",
+        f"{subject.device.name} compiles {subject.model.name} with another profile; its own is compared here",
+        expected=f"a device that compiles with profile {subject.model.profile}",
+        found=f"{subject.device.name}, profile {used}",
+        guide="18",
+        remedy="doit diagnose --compare-stock PATH device=NAME compares that device's tinygrad too",
+    )
+
+
 def compare_stock(session: Session, tree: Path, arguments: list[str], as_json: bool) -> int:
     """Each model's way to be compiled against a stock tree's; the status is 1 when one differs in what counts."""
     from buildlib.core.diagnoses.stock_comparison import compare_toolchains
@@ -149,8 +167,9 @@ def compare_stock(session: Session, tree: Path, arguments: list[str], as_json: b
     for name in chosen_models(session, arguments):
         subject = session.subject(name)
         ours = our_toolchain(subject, read_observation(session.workspace, subject.device.name))
+        told = [*other_profile(subject)]
         for stock in stocks:
-            found[f"{name} against {stock.name}"] = list(compare_toolchains(ours, stock))
+            found[f"{name} against {stock.name}"] = [*told, *compare_toolchains(ours, stock)]
     if as_json:
         print_json({name: msgspec.to_builtins(findings) for name, findings in found.items()})
     else:
