@@ -12,6 +12,7 @@ from buildlib.core.catalog import Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import BY_NAME, STAGES, Stage, wanted
 from buildlib.core.unknown_names import unknown_device, unknown_model, unknown_task
+from buildlib.core.wording import change_of
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.world import FileWorld
@@ -84,6 +85,19 @@ def made_by(path: str, models: Iterable[Model]) -> str | None:
     return None
 
 
+SHOWN = 3
+"""Of a step's changes so many are told; `doit explain` tells all."""
+
+
+def why(judgement: Judgement) -> str:
+    """The reason for a step in one line."""
+    if judgement.is_only_changed:
+        left = len(judgement.changes) - SHOWN
+        told = "; ".join(change_of(change) for change in judgement.changes[:SHOWN])
+        return f"{told}; and {left} more" if left > 0 else told
+    return f"failed at {judgement.tried}: {judgement.reason}" if judgement.tried else judgement.reason
+
+
 def as_lines(plans: list[tuple[Subject, list[Judgement]]], world: FileWorld) -> list[str]:
     """A line a step that has its own reason, one for those that only follow, and a sum."""
     rows: list[list[str]] = []
@@ -94,9 +108,7 @@ def as_lines(plans: list[tuple[Subject, list[Judgement]]], world: FileWorld) -> 
         following = [judgement.stage for judgement in todo if judgement.reason.startswith("follows")]
         for judgement in own:
             what = "restore" if judgement.restorable else judgement.stage
-            more = "".join(f"; {change}" for change in judgement.changes[1:3])
-            tried = f"failed at {judgement.tried}: " if judgement.tried else ""
-            rows.append([subject.model.name, what, f"{tried}{judgement.reason}{more}"])
+            rows.append([subject.model.name, what, why(judgement)])
         if following:
             rows.append([subject.model.name, ", ".join(following), "follow"])
         for judgement in todo:

@@ -16,7 +16,7 @@ from buildlib.core import stages
 from buildlib.core.key import KEY_FORMAT, Difference, differences, step_key
 from buildlib.core.receipt import Receipt
 from buildlib.core.stages import NotKnowable, Stage, Upstream
-from buildlib.core.wording import short, subject_of
+from buildlib.core.wording import change_of
 from buildlib.core.world import Subject, World
 
 
@@ -55,6 +55,11 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     def done(self) -> bool:
         """True when nothing needs to run."""
         return self.state in (State.FRESH, State.ASSUMED)
+
+    @property
+    def is_only_changed(self) -> bool:
+        """True where the reason is no other than its changes: who lists those need not tell it."""
+        return self.state is State.STALE and bool(self.changes) and self.reason.startswith(change_of(self.changes[0]))
 
     def told(self) -> str:
         """State and reason as one sentence goes on: `is stale: ...`, `was never done`, `failed at TIME: ...`."""
@@ -134,8 +139,7 @@ def _first_reason(stage: Stage, last: Receipt, changes: tuple[Difference, ...]) 
         return f"the tool changed: keys of format {KEY_FORMAT} instead of {last.key_format}, so all is rebuilt"
     if changes:
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-        first = changes[0]
-        return f"{subject_of(first)}: {short(first.before)} -> {short(first.after)}{more}"
+        return f"{change_of(changes[0])}{more}"
     if last.version != stage.version:
         return f"the tool changed: step {stage.name} is version {stage.version}, was {last.version}"
     return "its receipt is gone"

@@ -52,6 +52,11 @@ def subject_of(difference: Difference) -> str:
     return difference.path.replace(".", " ")
 
 
+def change_of(difference: Difference) -> str:
+    """A difference as one clause: `frame skip: 4 -> 2`."""
+    return f"{subject_of(difference)}: {short(difference.before)} -> {short(difference.after)}"
+
+
 def place_of(difference: Difference, catalog: Catalog, model: Model, device: Device) -> str:
     """Where the present value comes from: a line of models.yaml, or the device."""
     area, _, rest = difference.path.partition(".")

@@ -198,3 +198,24 @@ def test_a_pipe_is_called_one_and_not_read(built: Project, name: str) -> None:
         assert run.status == 1
         assert "a FIFO (named pipe)" in run.err
         assert "did you mean" not in run.err
+
+
+def test_a_plan_to_publish_where_nothing_can_be_published_says_what_to_do(built: Project) -> None:
+    built.head = {"targets": {"sandbox": {"repository": ".build/sandbox/IQModels", "sandbox": True}}}
+    built.models["one"]["target"] = "sandbox"
+    built.declare()
+    out = built.doit("plan", "publish:one").ok().out
+    assert "there is no sandbox yet\n  try   doit sandbox\n" in out
+
+
+def test_changes_are_told_in_words_and_once(built: Project) -> None:
+    built.models["one"].update(flags={"NOLOCALS": 1, "IMAGE": 1}, frame_skip=2, model_size="256x128")
+    built.declare()
+    row = next(line for line in built.doit("plan", "one").ok().out.splitlines() if " compile " in line)
+    assert row.split(maxsplit=2)[2] == (
+        "frame skip: 4 -> 2; model size: 512x256 -> 256x128; IMAGE: unset -> 1; and 1 more"
+    )
+    explained = built.doit("explain", "one").ok().out
+    assert "one compile is stale (last done 20" in explained
+    for word in ("frame skip", "model size", "IMAGE", "NOLOCALS"):
+        assert explained.count(word) == 1
