@@ -61,8 +61,6 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "zeros", f"{inspection.zero_payload / inspection.payload:.0%} of all content"
     if inspection.trailing:
         yield "trailing", f"{inspection.trailing:,} bytes"
-    for oddity in inspection.oddities:
-        yield "odd", oddity
 
 
 _FORMS: Final = {"dict": "dict of captured jits", "bare": "bare captured jit", "other": "no artifact"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,14 @@ class InspectCommand(ProjectCommand):
         told: list[dict[str, Any]] = []
         for name in arguments:
             path = Path(name)
-            inspected = (
-                _onnx(session, path, options) if path.suffix.lower() == ".onnx" else _artifact(session, path, options)
-            )
+            look = _onnx if path.suffix.lower() == ".onnx" else _artifact
+            try:
+                inspected = look(session, path, options)
+            except (errors.ArtifactError, errors.SourceError) as error:  # the other files are looked at all the same
+                refused = True
+                told.append({"file": name, "error": error.headline(), "remedy": error.remedy})
+                print(error.render(), file=sys.stderr)
+                continue
             refused = refused or inspected["refused"]
             told.append({"file": name, **inspected["json"]})
             if not options["json"]:
@@ -82,16 +88,19 @@ def _onnx(session: Session, path: Path, options: Any) -> dict[str, Any]:
 
 
 def _artifact(session: Session, path: Path, options: Any) -> dict[str, Any]:
-    from buildlib.artifact.describe import as_json, describe_inspection, describe_verdict
+    from buildlib.artifact.describe import as_json, describe_finding, describe_inspection, describe_verdict
     from buildlib.artifact.examine import examine
     from buildlib.artifact.inspect_file import inspect_artifact
+    from buildlib.core.verdicts.verdict import judge_alone
 
     if not options["model"]:
         inspection = inspect_artifact(path)
+        findings = judge_alone(inspection)
+        wrong = [line for finding in findings for line in describe_finding(finding)]
         return {
-            "refused": False,
-            "json": as_json(inspection, None),
-            "lines": lambda verbose: describe_inspection(inspection, verbose=verbose),
+            "refused": bool(findings),
+            "json": {**as_json(inspection, None), "findings": msgspec.to_builtins(findings)},
+            "lines": lambda verbose: [*describe_inspection(inspection, verbose=verbose), *wrong],
         }
     from buildlib.steps.verify import expected_of
 
