@@ -12,6 +12,7 @@ _ARGUMENTS = {
     "camera_resolutions": "camera resolutions",
     "expected_device": "expected device",
     "kind": "kind",
+    "artifacts": "artifacts",
 }
 
 
@@ -69,6 +70,8 @@ def place_of(difference: Difference, catalog: Catalog, model: Model, device: Dev
     if area == "arguments":
         setting = rest.partition(".")[0]
         own, shared = f"models.{model.name}.{setting}", f"defaults.{setting}"
+        if setting == "artifacts" and own not in catalog.lines:
+            own = f"models.{model.name}.artifact"
         return catalog.line(shared if own not in catalog.lines and shared in catalog.lines else own)
     if area == "onnx":
         return catalog.source_line(model, rest.partition(".")[0])

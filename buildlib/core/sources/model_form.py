@@ -145,13 +145,16 @@ def _stranger(inspection: OnnxInspection, kind: Kind, role: str, form: RoleForm)
         )
     fits = {"policy", "on_policy", "off_policy"}
     if guess is not None and guess != role and not (guess in fits and role in fits):
-        other = "supercombo" if guess == "supercombo" else "vision_policy or vision_multi_policy"
+        remedy = f"name another ONNX for the role {role}: were two parts exchanged?"
+        if guess == "supercombo" or kind == "supercombo":
+            other = "supercombo" if guess == "supercombo" else "vision_policy or vision_multi_policy"
+            remedy = f"set kind: {other} in models.yaml, or name another ONNX for the role {role}"
         return Problem(
             severity="error",
             what=f"this is {_WITH_ARTICLE[guess]}",
             expected=wanted,
             got=given,
-            remedy=f"set kind: {other} in models.yaml, or name another ONNX for the role {role}",
+            remedy=remedy,
         )
     return None
 
