@@ -7,8 +7,7 @@ import pytest
 from buildlib.core.catalog import GitSource, PathSource, UrlSource
 from buildlib.core.declaration.new_model import entry_values, guess_kind, guess_model, parse_origin
 from buildlib.errors import SourceError, UsageError
-
-from .test_model_form import IMAGES, MEMORY, SUPERCOMBO, inspection
+from tests.unit.core.sources.test_model_form import IMAGES, MEMORY, SUPERCOMBO, inspection
 
 GUIDE = "/Volumes/New New Vault/IQModels/models/recompiled16/model-No PP (June 26, 2026)-165/driving_supercombo.onnx"
 
