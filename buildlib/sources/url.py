@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from buildlib.core.catalog import UrlSource
 from buildlib.errors import SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import Fetched, Observed, SourceContext
-from buildlib.sources.download import Wanted, download
+from buildlib.sources.download import SIZE_LIMIT, Wanted, download
 from buildlib.sources.http_client import shown
 from buildlib.store import files
 
@@ -101,6 +102,15 @@ class Reader:
         source = Path(urllib.request.url2pathname(urllib.parse.urlsplit(self.spec.url).path))
         arriving = into.with_name(into.name + ".part")
         try:
+            there = source.stat()
+            if not stat.S_ISREG(there.st_mode) or there.st_size > SIZE_LIMIT:
+                raise SourceError(
+                    "not a file" if not stat.S_ISREG(there.st_mode) else "the file is too large",
+                    where=where,
+                    expected=f"a file of at most {SIZE_LIMIT} bytes",
+                    got=f"{there.st_size} bytes" if stat.S_ISREG(there.st_mode) else "a folder or a device",
+                    remedy="check the address: it names something else",
+                )
             sha256 = files.copy(source, arriving)
         except StoreError:
             raise
