@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -102,13 +101,20 @@ class Reader:
         source = Path(urllib.request.url2pathname(urllib.parse.urlsplit(self.spec.url).path))
         arriving = into.with_name(into.name + ".part")
         try:
-            there = source.stat()
-            if not stat.S_ISREG(there.st_mode) or there.st_size > SIZE_LIMIT:
+            if odd := files.special(source):
                 raise SourceError(
-                    "not a file" if not stat.S_ISREG(there.st_mode) else "the file is too large",
+                    "no plain file",
                     where=where,
-                    expected=f"a file of at most {SIZE_LIMIT} bytes",
-                    got=f"{there.st_size} bytes" if stat.S_ISREG(there.st_mode) else "a folder or a device",
+                    expected="an ONNX file",
+                    got=odd,
+                    remedy="write what comes out of it to a file, and name that",
+                )
+            if (size := source.stat().st_size) > SIZE_LIMIT:
+                raise SourceError(
+                    "the file is too large",
+                    where=where,
+                    expected=f"at most {SIZE_LIMIT} bytes",
+                    got=str(size),
                     remedy="check the address: it names something else",
                 )
             sha256 = files.copy(source, arriving)

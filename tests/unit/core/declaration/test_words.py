@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from buildlib.core.declaration import names, words
-from tests.unit.core.refusals import device, problems, target
+from tests.unit.core.declaration.refusals import device, problems, target
 
 SOURCES = {
     "leaves the project": (

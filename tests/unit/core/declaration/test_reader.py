@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.refusals import model, problems
+from tests.unit.core.declaration.refusals import model, problems
 
 KEYS = {
     # key lines (from line 3), problem

@@ -8,7 +8,7 @@ from buildlib.core.declaration import resolver
 from buildlib.core.declaration.catalog_parser import parse_catalog
 from buildlib.core.declaration.names import COMMANDS, DOIT_COMMANDS, STAGES
 from buildlib.core.sources import model_form
-from tests.unit.core.refusals import MODEL, SAMPLE, problems
+from tests.unit.core.declaration.refusals import MODEL, SAMPLE, problems
 
 
 @pytest.mark.parametrize("word", sorted(DOIT_COMMANDS | COMMANDS | STAGES))

@@ -23,7 +23,7 @@ from buildlib.core.declaration.interpolation import UsedEnviron
 from buildlib.core.declaration.names import BOOLEAN_WORDS
 from buildlib.store.workspace import parser_sources
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 EXAMPLE = """\
 defaults:

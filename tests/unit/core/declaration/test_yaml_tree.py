@@ -8,7 +8,7 @@ import yaml
 from buildlib.core.declaration import yaml_tree
 from buildlib.core.declaration.catalog_parser import decode_catalog, parse_catalog
 from buildlib.errors import EXIT_CATALOG, CatalogError
-from tests.unit.core.refusals import model, problems
+from tests.unit.core.declaration.refusals import model, problems
 
 WHOLE_FILE = {
     "empty": ("", "models.yaml: expected models, devices and so on, got an empty file"),

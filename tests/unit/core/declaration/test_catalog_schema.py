@@ -19,7 +19,7 @@ from buildlib.core.declaration.catalog_reference import renew, table
 from buildlib.core.declaration.catalog_schema import FILE_NAME, catalog_schema, schema_text
 from buildlib.errors import CatalogError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reference" / "models-yaml.md"
 
 
