@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from buildlib.errors import TargetError
+from buildlib.errors import TargetError, without_logins
 
 MISLEADING = (
     "GIT_DIR",
@@ -153,7 +153,7 @@ class Git:
             argv=argv,
             status=int(status),
             stdout=stdout if isinstance(stdout, bytes) else str(stdout or "").encode(),
-            stderr=stderr if isinstance(stderr, str) else bytes(stderr).decode("utf-8", "replace"),
+            stderr=without_logins(stderr if isinstance(stderr, str) else bytes(stderr).decode("utf-8", "replace")),
         )
         if check and done.status != 0:
             raise self.failed(done)
