@@ -176,10 +176,9 @@ def source_context(
     )
 
 
-def spec_of(source: Source) -> dict[str, Any]:
-    """A source as plain data, for receipts."""
-    plain: dict[str, Any] = msgspec.to_builtins(source)
-    return plain
+def spec_of(source: Source) -> str:
+    """What names a source's declaration in receipts: a digest, since an address may hold a token."""
+    return digest(msgspec.to_builtins(source))
 
 
 def read_observation(workspace: Workspace, device: str) -> Observation | None:
