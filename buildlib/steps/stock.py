@@ -12,8 +12,9 @@ from buildlib.core.flags import effective_flags
 from buildlib.core.world import Subject
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
+from buildlib.steps.scripts import compile_script_id
 from buildlib.steps.services import open_transport
-from buildlib.steps.world import Observation, compile_script_id
+from buildlib.steps.world import Observation
 from buildlib.store.workspace import Workspace
 
 SCONSCRIPTS = (
