@@ -83,10 +83,10 @@ class CatalogError(BuildError):
 
     exit_status = EXIT_CATALOG
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, problems: tuple[str, ...], *, remedy: str | None = None) -> None:
         self.problems = problems
         count = f"{len(problems)} error{'s' if len(problems) != 1 else ''}, nothing was run."
-        super().__init__("\n".join((*problems, count)))
+        super().__init__("\n".join((*problems, count)), remedy=remedy)
 
 
 class UsageError(BuildError):

@@ -21,6 +21,7 @@ from buildlib.core.stages import artifact_digests, published_digests
 from buildlib.core.verdicts.signals import crashes_since, onroad_since, stale
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
+from buildlib.steps import preflight
 from buildlib.steps.publish import runtime_digest
 from buildlib.steps.services import open_services
 from buildlib.steps.signals import installed_at, look
@@ -65,6 +66,9 @@ class AttestCommand(ProjectCommand):
         questions = AFTER_PUBLISHING if options["published"] else POINTS
         answers = from_file(options["answers"]) if options["answers"] else asked(questions)
         observed = observe(session, subject)
+        # The device has just been seen anew: what was driven has to be what is built for the runtime it has now.
+        if installed(session, subject) != artifacts:
+            raise errors.VerdictRefused(f"{name} was built anew while its points were answered", where=name)
         wrong = contradictions(answers["points"], observed, artifacts, published=options["published"])
         if wrong:
             raise errors.VerdictRefused(
@@ -98,8 +102,8 @@ def installed(session: Session, subject: Subject) -> dict[str, str]:
     compiled, active = judged["compile"].receipt, judged["install"].receipt
     if compiled is None or active is None:
         raise errors.VerdictRefused(
-            f"{subject.model.name} has no installed artifact to attest",
-            remedy=f"doit install:{subject.model.name}",
+            f"{subject.model.name} has no installed artifact to attest, or not for what its device runs now",
+            remedy=f"doit explain {subject.model.name}; doit install:{subject.model.name}",
         )
     return published_digests(subject.model, artifact_digests({"compile": compiled}))
 
@@ -133,11 +137,15 @@ def asked(questions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def observe(session: Session, subject: Subject) -> dict[str, Any]:
-    """What the device says for itself: active hashes, selection, boot, onroad and crashes since the install."""
+    """What the device says for itself: active hashes, selection, boot, onroad and crashes since the install.
+
+    Its runtime is recorded with it: an attestation holds for the one that was driven, not for one seen some days ago.
+    """
     services = open_services(session.workspace, session.cancel, Console())
     paths = {name: active_path(subject.device, name) for name in subject.model.artifacts.values()}
     link = services.link(subject.device)
-    answer = link.call("probe", toolchain=None, files=sorted(paths.values()))
+    answer = link.call("probe", **preflight.request(services, session.workspace.catalog, subject.device))
+    preflight.record(services, subject.device, answer)
     there = answer["files"]
     seen = look(link, subject)
     installed = installed_at(seen)

@@ -101,6 +101,14 @@ class Reader:
         source = Path(urllib.request.url2pathname(urllib.parse.urlsplit(self.spec.url).path))
         arriving = into.with_name(into.name + ".part")
         try:
+            if odd := files.special(source):
+                raise SourceError(
+                    "no plain file",
+                    where=where,
+                    expected="an ONNX file",
+                    got=odd,
+                    remedy="write what comes out of it to a file, and name that",
+                )
             sha256 = files.copy(source, arriving)
         except StoreError:
             raise

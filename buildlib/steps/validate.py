@@ -60,8 +60,8 @@ def drive_with_ours(context: StepContext, role: str, sha256: str) -> Validation:
     key = f"{context.key[:48]}-{sha256[:15]}"
     report = report_path(context, key)
     arguments = context.parts["arguments"]
-    cameras = [(width, height) for width, height in arguments["camera_resolutions"]]
     split = arguments["kind"] != "supercombo"
+    cameras = [] if split else [(width, height) for width, height in arguments["camera_resolutions"]]
     # What a processor can do says nothing of the car's: only the backend that drives has to keep up.
     realtime = not toolchain.is_local(context.device) and arguments["expected_device"] != "CPU"
     compiled = context.upstream["compile"].parts
@@ -87,7 +87,7 @@ def drive_with_ours(context: StepContext, role: str, sha256: str) -> Validation:
     asked = Asked(
         sha256=sha256,
         frames=context.parts["frames"],
-        cameras=() if split else tuple(cameras),
+        cameras=tuple(cameras),
         realtime=realtime,
     )
     return with_signals(judge_run(status, asked), judge_signals(before, after))

@@ -25,7 +25,7 @@ def run(context: StepContext) -> Outcome:
         if not context.workspace.blobs.has(sha256):
             raise errors.ArtifactError(
                 "the artifact's bytes are not in the content store",
-                where=sha256,
+                where=sha256[:12],
                 remedy=f"doit pull:{context.model.name}",
             )
         inspection, verdict = examine(blob, expectations(context, role))

@@ -110,9 +110,15 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise CatalogError((f"{path.name}: expected a file in {path.parent}, got none",)) from None
+        raise CatalogError(
+            (f"{path.name}: expected a file in {path.parent}, got none",),
+            remedy=f"run doit where {path.name} is, or bring it back: git restore {path.name}",
+        ) from None
     except OSError as error:
-        raise CatalogError((f"{path.name}: expected a readable file, got {error.strerror}",)) from error
+        raise CatalogError(
+            (f"{path.name}: expected a readable file, got {error.strerror}",),
+            remedy=f"look at its owner and mode: ls -ld {path.name}",
+        ) from error
     stamp = hashlib.sha256(raw + repr((path.name, parser_sources())).encode()).hexdigest()
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
         kept = msgspec.msgpack.decode(files.read_sealed(cache), type=_Cached)

@@ -139,6 +139,11 @@ def test_what_was_never_installed_is_not_attested(project: Project) -> None:
     assert "no installed artifact" in refused(project)
 
 
+def test_a_runtime_that_moved_since_the_build_is_not_attested_though_no_build_has_seen_it(built: Project) -> None:
+    there(built, "data/openpilot/tinygrad_repo/tinygrad/__init__.py").write_text("version = 2\n")
+    assert "not for what its device runs now" in refused(built)
+
+
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"points": {}}', '{"by": " ", "points": {}}', '{"by":"a","points":{"x":1}}']
 )

@@ -307,6 +307,35 @@ def test_a_renamed_model_that_says_what_it_was_compiles_nothing(built: Project) 
     assert built.doit().ok().text == UP_TO_DATE
 
 
+def test_a_renamed_model_needs_its_former_name_no_more_once_it_is_built(built: Project) -> None:
+    built.models["uno"] = {**built.models.pop("one"), "was": "one"}
+    built.declare()
+    built.doit().ok()
+    del built.models["uno"]["was"]
+    built.declare()
+    built.doit("gc", "--yes").ok()
+    assert built.doit().ok().text == UP_TO_DATE
+    assert built.calls() == []
+    built.models["uno"]["frame_skip"] = 2
+    built.declare()
+    assert "frame skip: 4 -> 2" in built.doit("plan", "uno").ok().out
+
+
+def test_what_another_model_made_and_a_model_uses_is_no_garbage(built: Project) -> None:
+    """Two models of the same ONNX and flags share what does not depend on their names."""
+    built.models["twin"] = {**built.models["one"], "display_name": "Twin", "artifact": "driving_supercombo_twin.pkl"}
+    built.declare()
+    built.doit("twin").ok()
+    made = built.calls()
+    del built.models["one"]
+    built.declare()
+    built.doit("gc", "--yes").ok()
+    (built.root / "one.onnx").unlink()
+    run = built.doit().ok()
+    assert "2 models up to date (assumed)" in run.text
+    assert built.calls() == made
+
+
 def test_a_removed_model_keeps_its_files_until_gc_is_told_yes(built: Project) -> None:
     artifact = built.artifact("one")
     del built.models["one"]

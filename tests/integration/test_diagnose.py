@@ -169,5 +169,21 @@ def test_the_same_tinygrad_and_flags_are_no_difference(built: Project, stock: Pa
         assert "script_differs" in [one["code"] for one in findings]
 
 
+def test_where_a_device_decides_for_another_profile_the_models_own_is_compared(built: Project, stock: Path) -> None:
+    """`local` compiles a QCOM model for the CPU: six differences of no interest, with remedies that change nothing."""
+    built.models["one"].update(profile="qcom")
+    built.declare()
+    run = built.doit("diagnose", "--compare-stock", str(stock), "one", "--json")
+    findings = next(iter(json.loads(run.out).values()))
+    assert findings[0]["code"] == "other_profile"
+    assert findings[0]["found"] == "local, profile cpu"
+    flags = {one["found"] for one in findings if one["code"] == "flag_differs"}
+    assert "DEV=QCOM" in flags, "the stand-in of a stock tree is compiled for the CPU"
+    assert "tinygrad_differs" not in [one["code"] for one in findings]
+
+
 def test_a_folder_that_is_no_openpilot_is_a_usage_error(built: Project, tmp_path: Path) -> None:
-    assert built.doit("diagnose", "--compare-stock", str(tmp_path)).status == 3
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        run = built.doit("diagnose", "--compare-stock", str(folder))
+        assert run.status == 3
+        assert "name the root of the checkout" in run.err

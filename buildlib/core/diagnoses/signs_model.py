@@ -116,6 +116,14 @@ RUNTIME: Final = (
         guide="11",
     ),
     Sign(
+        code="ui_frozen",
+        pattern=r"(?i)\bui\b.{0,60}(froze\b|frozen|freezes|not responding|unresponsive|hung\b|hangs\b)",
+        cause="the UI stands still: the model pipeline collapsed, or keeps the machine busy. Most freezes leave no "
+        "line in a log: only a person sees them",
+        remedy="read the tmux pane from before it; recompile with the known-good flags, then go onroad and look at it",
+        guide="10",
+    ),
+    Sign(
         code="model_died",
         pattern=r"(iqmodeld|modeld)\b.{0,120}(exitcode|exited|died|dead|crash|defunct|zombie|not running|segfault)"
         r"|(restarting|died|dead).{0,40}(iqmodeld|modeld)|\[(iqmodeld|modeld)[^\]]{0,40}\] <defunct>",
