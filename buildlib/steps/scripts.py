@@ -11,7 +11,9 @@ from buildlib.core.catalog import Device
 from buildlib.core.key import digest
 
 FOLDER = Path(__file__).parent.parent / "device_scripts"
-COMPILE, VALIDATE, IQPILOT = (f"supercombo_build_{name}" for name in ("compile", "validate", "iqpilot"))
+PREFIX = "supercombo_build"
+COMPILE, VALIDATE = f"{PREFIX}_compile", f"{PREFIX}_validate"
+IQPILOT, SELECTOR = f"{PREFIX}_iqpilot", f"{PREFIX}_selector"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ def iqpilot_script() -> Script:
 
 def selector_script() -> Script:
     """What asks a device's model selector for a download."""
-    return _script("selector_download", "", "")
+    return _script("selector_download", SELECTOR, "bundles command download parameters")
 
 
 def compile_script_id(device: Device, kind: str = "supercombo") -> str:
@@ -71,7 +73,7 @@ def shipped_path(device: Device, script: Script, file: ScriptFile) -> str:
 
 
 def _script(started: str, package: str, modules: str) -> Script:
-    names = [f"{package}/{module}.py" for module in sorted(("__init__", *modules.split()))] if package else []
+    names = [f"{package}/{module}.py" for module in sorted(("__init__", *modules.split()))]
     return tuple(_file(name) for name in (f"{started}.py", *names))
 
 

@@ -53,7 +53,7 @@ def test_a_script_runs_by_hand_from_the_checkout_with_the_same_help(name: str, t
     assert (by_hand.returncode, by_hand.stdout) == (0, sent.stdout)
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTS if len(SCRIPTS[name]) > 1])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_what_lies_elsewhere_under_the_same_name_is_not_taken(name: str, tmp_path: Path) -> None:
     """Neither from the PYTHONPATH nor from the working directory."""
     script = lay_script(name, tmp_path / "sent")
@@ -74,7 +74,7 @@ def test_what_lies_elsewhere_under_the_same_name_is_not_taken(name: str, tmp_pat
 
 def test_modules_that_lie_beside_a_script_have_names_that_no_device_has() -> None:
     tops = {file.name.partition("/")[0] for script in SCRIPTS.values() for file in script[1:]}
-    assert tops == {f"supercombo_build_{name}" for name in ("compile", "validate", "iqpilot")}
+    assert tops == {f"supercombo_build_{name}" for name in ("compile", "validate", "iqpilot", "selector")}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
