@@ -75,7 +75,8 @@ def directory_problems(device: Device, directories: Mapping[str, str]) -> Iterat
         elif "no such file" in text.lower():
             remedy = f"correct devices.{device.name}.paths, or make it there: `mkdir -p {shlex.quote(path)}`"
         elif "file exists" in text.lower() or "not a directory" in text.lower():
-            remedy = f"something else lies there: move it away: `sudo mv {shlex.quote(path)} {shlex.quote(path + '.old')}`"
+            old = shlex.quote(f"{path}.old")
+            remedy = f"something else lies there: move it away (`sudo mv {shlex.quote(path)} {old}`)"
         elif device.sudo:
             remedy = f"look at its owner and mode there: `ls -ld {shlex.quote(path)}`"
         else:
