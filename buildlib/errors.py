@@ -6,6 +6,8 @@ An error is a value that a person can act on: where it is, what was expected, wh
 
 from __future__ import annotations
 
+from buildlib.plain_text import printable
+
 # Exit statuses. 0 to 3 are doit's own (0 done, 1 a task failed, 2 a task could not run, 3 doit was used wrongly).
 EXIT_FAILED = 1
 EXIT_USAGE = 3
@@ -60,7 +62,7 @@ class BuildError(Exception):
             parts.append(f"expected {self.expected}{got}")
         elif self.got is not None:
             parts.append(f"got {self.got}")
-        return ": ".join(parts)
+        return printable(": ".join(parts))
 
     def render(self) -> str:
         """The whole message for a terminal, remedy and log on their own lines."""
@@ -72,7 +74,7 @@ class BuildError(Exception):
             lines.append(f"  try   {self.remedy}")
         if self.log:
             lines.append(f"  log   {self.log}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def __str__(self) -> str:
         return self.render()
@@ -161,10 +163,25 @@ class TargetError(BuildError):
     """A models repository or other publishing target cannot take the artifact."""
 
 
+class OutcomeUnknown(TargetError):
+    """The remote stopped answering in the middle: whether it took the publication is not known here."""
+
+
 class Cancelled(BuildError):
     """The user or the system asked the build to stop."""
 
     exit_status = EXIT_INTERRUPTED
+
+
+def unforeseen(what: str, error: Exception) -> BuildError:
+    """An exception that is no BuildError: the workstation's own refusals (full, read-only, gone), or an error here."""
+    if not isinstance(error, OSError):
+        return internal(error)
+    return StoreError(
+        f"{what} cannot read or write here: {error.strerror or error}",
+        where=str(error.filename) if error.filename else None,
+        remedy="check the free space (`df -h`) and the owner of the project's files, then run doit again",
+    )
 
 
 def internal(error: Exception) -> BuildError:

@@ -78,11 +78,7 @@ def local_failures(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise errors.StoreError(
-            f"{what} cannot read or write here: {error.strerror or error}",
-            where=str(error.filename) if error.filename else None,
-            remedy="check the free space (`df -h`) and the owner of the project's files, then run doit again",
-        ) from error
+        raise errors.unforeseen(what, error) from error
 
 
 def _context(
@@ -184,7 +180,8 @@ def explain(error: errors.BuildError) -> None:
     if error.log:
         with contextlib.suppress(OSError):
             text = f"{Path(error.log).read_text(encoding='utf-8', errors='replace')}\n{text}"
-    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what]
+    told = (error.what, error.remedy)
+    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what and sign.remedy not in told]
     error.signs = tuple(f"{sign.cause}: {sign.remedy}" for sign in failures[:SIGNS_SHOWN])
     if failures and not error.remedy:
         error.remedy, error.guide = failures[0].remedy, error.guide or failures[0].guide

@@ -13,6 +13,7 @@ import msgspec
 
 from buildlib import errors, sources
 from buildlib.core.catalog import Source
+from buildlib.core.key import digest
 from buildlib.core.receipt import Attempt, Receipt
 from buildlib.core.remote import iqpilot_harness_path
 from buildlib.core.world import DeviceSeen, SourceSeen, Subject
@@ -173,10 +174,9 @@ def source_context(
     )
 
 
-def spec_of(source: Source) -> dict[str, Any]:
-    """A source as plain data, for receipts."""
-    plain: dict[str, Any] = msgspec.to_builtins(source)
-    return plain
+def spec_of(source: Source) -> str:
+    """What names a source's declaration in receipts: a digest, since an address may hold a token."""
+    return digest(msgspec.to_builtins(source))
 
 
 def read_observation(workspace: Workspace, device: str) -> Observation | None:
