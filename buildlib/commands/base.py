@@ -75,16 +75,17 @@ class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
                     stop=session.cancel.is_set,
                 ):
                     return self.work(session, opt_values, pos_args)
-        except errors.BuildError as error:
-            if opt_values.get("debug"):
-                traceback.print_exc()
-            print(error.render(), file=sys.stderr)
-            return session.exit_status or error.exit_status
         except KeyboardInterrupt:
             return errors.EXIT_INTERRUPTED
         except BrokenPipeError:
             sys.stderr.close()
             return errors.EXIT_FAILED
+        except Exception as caught:  # noqa: BLE001 - whatever it is, a person gets its one line
+            told = caught if isinstance(caught, errors.BuildError) else errors.unforeseen(f"doit {self.name}", caught)
+            if opt_values.get("debug"):
+                traceback.print_exc()
+            print(told.render(), file=sys.stderr)
+            return session.exit_status or told.exit_status
         finally:
             restore()
 

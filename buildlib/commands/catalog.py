@@ -68,7 +68,7 @@ class CatalogCommand(ProjectCommand):
             return planned
 
         made: list[NewCatalog] = []
-        print("\n".join(as_lines(make(target.manifests()))))
+        print(errors.printable("\n".join(as_lines(make(target.manifests())))))
         made[-1].require_decided()
         if not options["yes"]:
             print("Nothing was written; --yes begins it.")

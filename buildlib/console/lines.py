@@ -8,6 +8,8 @@ import threading
 import time
 from typing import IO
 
+from buildlib.errors import printable
+
 EVERY = 0.1
 """Seconds between two redraws of the live line."""
 
@@ -28,7 +30,7 @@ class Console:
         """A line that stays."""
         with self._lock:
             self._wipe()
-            self._out.write(f"{subject:<12}{stage:<10} {text}\n")
+            self._out.write(f"{subject:<12}{stage:<10} {printable(text)}\n")
             self._out.flush()
 
     def progress(self, subject: str, stage: str, done: int, total: int | None, text: str = "") -> None:
@@ -53,7 +55,7 @@ class Console:
                 return
             self.warnings.append((subject, text))
             self._wipe()
-            self._out.write(f"{subject:<12}warning    {text}\n")
+            self._out.write(f"{subject:<12}warning    {printable(text)}\n")
             self._out.flush()
 
     def close(self) -> None:

@@ -78,11 +78,7 @@ def local_failures(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise errors.StoreError(
-            f"{what} cannot read or write here: {error.strerror or error}",
-            where=str(error.filename) if error.filename else None,
-            remedy="check the free space (`df -h`) and the owner of the project's files, then run doit again",
-        ) from error
+        raise errors.unforeseen(what, error) from error
 
 
 def _context(

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from buildlib import sources
 from buildlib.core.catalog import PathSource, SampleSource, Source, UrlSource
 from buildlib.errors import SourceError
+from buildlib.sources.http_client import shown
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.world import source_context, spec_of
 
@@ -33,13 +34,13 @@ def run(context: StepContext) -> Outcome:
 
 
 def describe(source: Source) -> str:
-    """A source in a few words."""
+    """A source in a few words, without what may be a secret."""
     if isinstance(source, SampleSource):
         return f"sample seed {source.seed}"
     if isinstance(source, PathSource):
         return source.path
     if isinstance(source, UrlSource):
-        return source.url
+        return shown(source.url)
     return f"{source.repository}#{source.ref}:{source.path}"
 
 

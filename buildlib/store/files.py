@@ -52,9 +52,9 @@ def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         file.write(data)
 
 
-def write_sealed(path: Path, data: bytes) -> None:
+def write_sealed(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """As `write`, with the data's sha256 before it: for caches whose damage must not be believed."""
-    write(path, hashlib.sha256(data).digest() + data)
+    write(path, hashlib.sha256(data).digest() + data, mode=mode)
 
 
 def read_sealed(path: Path) -> bytes:

@@ -138,7 +138,8 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
     asked = UsedEnviron(environ)
     catalog = parse_catalog(decode_catalog(raw, path=path.name), path=path.name, environ=asked)
     with contextlib.suppress(Exception):  # a cache that can't be written costs time only
-        files.write_sealed(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)))
+        # For its owner alone: what came out of the environment is in it, and may be a token.
+        files.write_sealed(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)), mode=0o600)
     return catalog
 
 
