@@ -12,8 +12,9 @@ from buildlib import errors
 from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.lines import Console
-from buildlib.core.diagnoses.diagnosis import LONGEST, diagnose
+from buildlib.core.diagnoses.diagnosis import LONGEST, Diagnosis, diagnose
 from buildlib.core.flags import effective_profile, uses_own_profile
+from buildlib.core.stages import STAGES
 from buildlib.core.unknown_names import near
 from buildlib.core.verdicts.findings import Finding, warn
 from buildlib.core.verdicts.signals import judge_now, texts
@@ -67,7 +68,7 @@ class DiagnoseCommand(ProjectCommand):
                     there, findings = fetched(session, name)
                     logs |= there
                     found |= findings
-        diagnoses = {name: diagnose(text) for name, text in logs.items()}
+        diagnoses = {name: diagnosed(text, failed=FAILED in name) for name, text in logs.items()}
         if options["json"]:
             plain: dict[str, Any] = {name: msgspec.to_builtins(one) for name, one in diagnoses.items()}
             print_json(plain | {name: {"findings": msgspec.to_builtins(ones)} for name, ones in found.items()})
@@ -76,13 +77,28 @@ class DiagnoseCommand(ProjectCommand):
             print("There is no log to read: nothing failed here, and no compile has run.")
         for name, one in diagnoses.items():
             print(name)
-            lines = describe_diagnosis(one) if logs[name].strip() else ["empty: nothing was logged"]
+            if FAILED in name and not one.failures:
+                lines = logs[name].splitlines()
+            else:
+                lines = describe_diagnosis(one) if logs[name].strip() else ["empty: nothing was logged"]
             print("\n".join(f"  {line}" for line in lines))
         for name, findings_ in found.items():
             print(name)
             lines = [line for finding in findings_ for line in describe_finding(finding)]
             print("\n".join(f"  {line}" for line in lines or ["no bad signal"]))
         return 0
+
+
+FAILED = ", failed "
+"""In the name of what was said by a step that failed, or by a device that was not reached."""
+
+
+def diagnosed(text: str, *, failed: bool) -> Diagnosis:
+    """What a log says; one that is a failure by itself says at least that."""
+    found = diagnose(text)
+    if failed and not found.failures and found.unknown is None:
+        return msgspec.structs.replace(found, unknown=text)
+    return found
 
 
 def read(path: Path) -> str:
@@ -118,11 +134,11 @@ def gathered(session: Session, arguments: list[str]) -> dict[str, str]:
     """The logs that this workstation has of each model: failed attempts, the last compile, the last validation."""
     found: dict[str, str] = {}
     for name in chosen_models(session, arguments):
-        for stage in ("source", "upload", "compile", "pull", "verify", "install", "validate", "publish", "confirm"):
-            attempt = session.workspace.receipts.attempt(stage, name)
+        for stage in STAGES:
+            attempt = session.workspace.receipts.attempt(stage.name, name)
             if attempt is not None:
-                found[f"{name} {stage}, failed {attempt.finished}"] = attempt.error
-        for log in (session.workspace.compile_log(name), session.workspace.compile_log(name).with_name("validate.log")):
+                found[f"{name} {stage.name}{FAILED}{attempt.finished}"] = attempt.error
+        for log in sorted(session.workspace.compile_log(name).parent.glob("*.log")):
             if log.is_file():
                 found[f"{name} {session.workspace.relative(log)}"] = read(log)
     return found
@@ -137,7 +153,7 @@ def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list
     except errors.Cancelled:
         raise
     except errors.BuildError as error:
-        return {f"{name} on {device}, which was not asked": error.headline()}, {}
+        return {f"{name} on {device}, which was not asked{FAILED}now": error.render()}, {}
     logs = {f"{name} on {device}: {what}": text for what, text in texts(seen).items()}
     return logs, {f"{name} on {device}: signals": list(judge_now(seen, installed_at(seen)))}
 

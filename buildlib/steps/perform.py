@@ -180,7 +180,8 @@ def explain(error: errors.BuildError) -> None:
     if error.log:
         with contextlib.suppress(OSError):
             text = f"{Path(error.log).read_text(encoding='utf-8', errors='replace')}\n{text}"
-    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what]
+    told = (error.what, error.remedy)
+    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what and sign.remedy not in told]
     error.signs = tuple(f"{sign.cause}: {sign.remedy}" for sign in failures[:SIGNS_SHOWN])
     if failures and not error.remedy:
         error.remedy, error.guide = failures[0].remedy, error.guide or failures[0].guide

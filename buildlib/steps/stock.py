@@ -14,8 +14,9 @@ from buildlib.core.flags import effective_flags, uses_own_profile
 from buildlib.core.world import Subject
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
+from buildlib.steps.scripts import compile_script_id
 from buildlib.steps.services import open_transport
-from buildlib.steps.world import Observation, compile_script_id
+from buildlib.steps.world import Observation
 from buildlib.store.workspace import Workspace
 
 SCONSCRIPTS = (

@@ -79,6 +79,14 @@ class Workspace:
         """Where a model's artifact lies on the workstation."""
         return self.root / "artifacts" / model / name
 
+    def artifact_blob(self, model: str, name: str, sha256: str) -> Path:
+        """Where the store has an artifact's bytes; if it lost them and they lie at their place, it has them again."""
+        if not self.blobs.has(sha256):
+            here = self.artifact(model, name)
+            if self.hashes.sha256(here) == sha256:
+                self.blobs.add(here)
+        return self.blobs.path(sha256)
+
     def compile_log(self, model: str) -> Path:
         """The full log of the model's last compile, a by-product."""
         return self.root / "artifacts" / model / "compile.log"

@@ -132,6 +132,16 @@ def test_a_lost_store_alone_compiles_nothing(built: Project) -> None:
     built.assert_right()
 
 
+def test_a_lost_store_gets_an_artifact_back_from_its_place_when_a_step_needs_it(built: Project) -> None:
+    """The verdict is asked for again while the pull, whose file lies there whole, has nothing to do."""
+    shutil.rmtree(built.root / ".build/blobs")
+    for receipt in (built.root / ".build/receipts/verify").glob("*.json"):
+        receipt.unlink()
+    built.doit().ok()
+    assert built.calls() == []
+    assert built.doit().ok().text == UP_TO_DATE
+
+
 def test_an_artifact_lost_here_comes_back_from_the_device(built: Project) -> None:
     before = built.artifact("one").read_bytes()
     lose_store(built)

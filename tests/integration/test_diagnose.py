@@ -53,7 +53,29 @@ def test_a_device_that_is_away_is_told_and_the_rest_is_read(built: Project) -> N
     out = built.doit("diagnose", "one").ok().out
     assert "which was not asked" in out
     assert "queue of another depth" in out
+    assert "doit doctor" in out or "python cannot be run" in out, "why it was not asked is told too"
     assert "not asked" not in built.doit("diagnose", "one", "--here").ok().out
+
+
+def test_a_failure_that_no_sign_explains_is_told_in_its_own_words(built: Project) -> None:
+    """`no known sign of failure, and no error` was the answer to it."""
+    built.artifact("one").unlink()
+    (built.artifact("one") / "mine").mkdir(parents=True)
+    assert built.doit("one").status == 1
+    words = ("diagnose", "one", "--here")
+    out = built.doit(*words).ok().out
+    assert "one pull, failed 20" in out
+    assert "cannot be written: Is a directory" in out
+    assert "move that directory away" in out
+    (told,) = [told for name, told in json.loads(built.doit(*words, "--json").out).items() if "failed" in name]
+    assert told["unknown"]
+
+
+def test_the_log_of_each_artifact_of_a_model_is_read(built: Project) -> None:
+    for role in ("vision", "policy"):
+        (built.root / f"artifacts/one/compile-{role}.log").write_text("Ran out of input\n")
+    out = built.doit("diagnose", "one", "--here").ok().out
+    assert out.count("the artifact is incomplete") == 2
 
 
 def test_an_unknown_error_is_shown_whole(built: Project, tmp_path: Path) -> None:

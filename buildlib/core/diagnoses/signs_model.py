@@ -93,7 +93,7 @@ ARTIFACT: Final = (
         code="compile_check",
         pattern=r"^error: (?P<what>.+)",
         cause="the compile script's own check refused it, in these words",
-        remedy="do what the line says; nothing was written",
+        remedy="look at what it names: the ONNX (doit inspect FILE), the flags, the arguments; nothing was written",
         guide="6",
     ),
     Sign(

@@ -143,6 +143,13 @@ def read_text(path: str) -> str | None:
         return None
 
 
+def own_like_folder(path: str) -> None:
+    """Gives a file that root made to the owner of its folder."""
+    if os.geteuid() == 0:
+        status = os.stat(os.path.dirname(path))
+        os.chown(path, status.st_uid, status.st_gid)
+
+
 def unlink(path: str) -> None:
     """Removes a file that may be gone already."""
     with contextlib.suppress(FileNotFoundError):
