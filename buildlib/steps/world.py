@@ -13,6 +13,7 @@ import msgspec
 
 from buildlib import errors, sources
 from buildlib.core.catalog import Source
+from buildlib.core.key import digest
 from buildlib.core.receipt import Attempt, Receipt
 from buildlib.core.remote import iqpilot_harness_path
 from buildlib.core.world import DeviceSeen, SourceSeen, Subject
