@@ -8,7 +8,7 @@ import threading
 import time
 from typing import IO
 
-from buildlib.errors import printable
+from buildlib.plain_text import one_line, plain, without_logins
 
 EVERY = 0.1
 """Seconds between two redraws of the live line."""
@@ -30,7 +30,7 @@ class Console:
         """A line that stays."""
         with self._lock:
             self._wipe()
-            self._out.write(f"{subject:<12}{stage:<10} {printable(text)}\n")
+            self._out.write(f"{subject:<12}{stage:<10} {plain(without_logins(text))}\n")
             self._out.flush()
 
     def progress(self, subject: str, stage: str, done: int, total: int | None, text: str = "") -> None:
@@ -44,18 +44,21 @@ class Console:
             self._drawn = moment
             self._wipe()
             width = shutil.get_terminal_size().columns - 1
-            self._shown = f"{subject:<12}{stage:<10} {self._measure(subject, stage, done, total, text, moment)}"[:width]
+            self._shown = (
+                f"{subject:<12}{stage:<10} {self._measure(subject, stage, done, total, one_line(text), moment)}"[:width]
+            )
             self._out.write(self._shown)
             self._out.flush()
 
     def warning(self, subject: str, text: str) -> None:
         """Printed at once, and kept for the summary."""
+        text = plain(without_logins(text))
         with self._lock:
             if (subject, text) in self.warnings:
                 return
             self.warnings.append((subject, text))
             self._wipe()
-            self._out.write(f"{subject:<12}warning    {printable(text)}\n")
+            self._out.write(f"{subject:<12}warning    {text}\n")
             self._out.flush()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -71,10 +72,13 @@ def directory_problems(device: Device, directories: Mapping[str, str]) -> Iterat
             remedy = (
                 f"see in `dmesg` there why, then mount it writable: `sudo mount -o remount,rw` and the disk of {path}"
             )
+        elif "no such file" in text.lower():
+            remedy = f"correct devices.{device.name}.paths, or make it there: `mkdir -p {shlex.quote(path)}`"
         elif "file exists" in text.lower() or "not a directory" in text.lower():
-            remedy = f"something else lies there: move it away (`sudo mv {path} {path}.old`)"
+            old = shlex.quote(f"{path}.old")
+            remedy = f"something else lies there: move it away (`sudo mv {shlex.quote(path)} {old}`)"
         elif device.sudo:
-            remedy = f"look at its owner and mode there: `ls -ld {path}`"
+            remedy = f"look at its owner and mode there: `ls -ld {shlex.quote(path)}`"
         else:
             remedy = f"make {path} writable for the user that logs in, or set devices.{device.name}.sudo: true"
         yield Line("BAD", f"{path}: {text}", remedy)

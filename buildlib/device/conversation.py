@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from buildlib import errors
+from buildlib.plain_text import one_line, plain_value
 
 Json = dict[str, Any]
 
@@ -18,42 +19,51 @@ _KINDS: dict[str, type[errors.BuildError]] = {
     "transfer": errors.TransferFailed,
 }
 MAX_LINE = 64 << 20
+MOST_NOISE = 1 << 20
+"""Bytes that login scripts may print before and between what the agent says."""
 
 
 class Conversation:
     """Fed with blocks as they come from a transport; holds the last line when the command is over.
 
-    on_event: called with each event but heartbeats. on_body: called with the raw bytes of a `send`.
+    on_event: called with each event but heartbeats. on_body: called with the raw bytes of a `send`, which are `asked`
+    at most. What a device says is believed in its form only: a lie about a length or a kind raises DeviceError.
     """
 
     def __init__(
-        self, on_event: Callable[[Json], None] | None = None, on_body: Callable[[bytes], None] | None = None
+        self,
+        on_event: Callable[[Json], None] | None = None,
+        on_body: Callable[[bytes], None] | None = None,
+        *,
+        asked: int | None = None,
     ) -> None:
         self.answer: Json | None = None
         self._on_event = on_event
         self._on_body = on_body
+        self._asked = asked
         self._line = bytearray()
         self._body_left = 0
+        self._noise = 0
 
     def feed(self, block: bytes) -> None:
         """Takes the next bytes of the agent's standard output."""
-        view = memoryview(block)
-        while view:
+        at = 0
+        while at < len(block):
             if self._body_left:
-                taken = view[: self._body_left]
+                taken = block[at : at + self._body_left]
                 self._body_left -= len(taken)
+                at += len(taken)
                 if self._on_body is not None:
-                    self._on_body(bytes(taken))
-                view = view[len(taken) :]
+                    self._on_body(taken)
                 continue
-            end = bytes(view).find(b"\n")
+            end = block.find(b"\n", at)
             if end < 0:
-                self._line += view
+                self._line += block[at:]
                 if len(self._line) > MAX_LINE:
-                    raise errors.DeviceError("the device says something without end", expected="lines of JSON")
+                    raise _nonsense("something without end")
                 return
-            self._line += view[:end]
-            view = view[end + 1 :]
+            self._line += block[at:end]
+            at = end + 1
             line, self._line = bytes(self._line), bytearray()
             self._take(line)
 
@@ -61,42 +71,71 @@ class Conversation:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
-            # A login script that prints to standard output; harmless as long as the last line comes.
+            message = None
+        kind = message.get("event") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not (isinstance(kind, str) or message.keys() & {"ok", "error"}):
+            # A login script that prints to standard output; harmless as long as it ends and the last line comes.
+            self._noise += len(line) + 1
+            if self._noise > MOST_NOISE:
+                raise _nonsense("noise without end")
             return
-        if not isinstance(message, dict):
-            return
-        kind = message.get("event")
-        if kind == "body":
-            self._body_left = int(message["length"])
-        elif kind is None:
-            self.answer = message
+        if kind is None:
+            self._answer(message)
+        elif kind == "body":
+            self._begin_body(message.get("length"))
         elif kind != "beat" and self._on_event is not None:
-            self._on_event(message)
+            try:
+                self._on_event(plain_value(message))
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise _nonsense(f"an event {one_line(kind, 40)} that lacks its values") from error
+
+    def _answer(self, message: Json) -> None:
+        name = "error" if "error" in message else "ok"
+        if not isinstance(message[name], dict):
+            raise _nonsense(f"an answer whose {name!r} is no object")
+        self.answer = {name: plain_value(message[name])}
+
+    def _begin_body(self, length: object) -> None:
+        most = self._asked or 0
+        if not isinstance(length, int) or isinstance(length, bool) or not 0 <= length <= most:
+            raise _nonsense(f"{one_line(repr(length), 40)} bytes", f"at most the {most} that were asked for")
+        self._body_left = length
+        self._asked = most - length
+
+
+def _nonsense(got: str, expected: str = "what the agent says, in lines of JSON") -> errors.DeviceError:
+    return errors.DeviceError(
+        "the device says what cannot be understood",
+        expected=expected,
+        got=got,
+        remedy="look at what the login shell prints there (`ssh HOST true` should print nothing), then run doit again",
+    )
 
 
 def error_of(value: Json, device: str) -> errors.BuildError:
     """The agent's error value as one of the build's own errors."""
     kind = _KINDS.get(str(value.get("kind")), errors.DeviceError)
-    where = value.get("where")
+    said = {name: one_line(str(text)) for name, text in value.items() if text is not None}
+    where = said.get("where")
     return kind(
-        str(value.get("what", "the device agent failed")),
+        said.get("what", "the device agent failed"),
         where=f"{device}:{where}" if where else device,
-        expected=value.get("expected"),
-        got=value.get("got"),
-        remedy=_addressed(value.get("remedy"), device),
-        guide=value.get("guide"),
+        expected=said.get("expected"),
+        got=said.get("got"),
+        remedy=_addressed(said.get("remedy"), device),
+        guide=said.get("guide"),
     )
 
 
-def _addressed(remedy: object, device: str) -> str | None:
+def _addressed(remedy: str | None, device: str) -> str | None:
     """A device does not know by what name it is called here."""
-    return str(remedy).replace("doit gc --device", f"doit gc --device {device} --yes") if remedy else None
+    return remedy.replace("doit gc --device", f"doit gc --device {device} --yes") if remedy else None
 
 
 def silence_of(device: str, status: int, stderr: bytes, python: str) -> errors.BuildError:
     """Why a command ended without the agent's last line."""
     text = stderr.decode("utf-8", "replace").strip()
-    last = text.splitlines()[-1] if text else None
+    last = one_line(text.splitlines()[-1]) if text else None
     if last and last.startswith("sudo:"):
         return errors.DeviceError(
             "sudo does not run commands without a password",

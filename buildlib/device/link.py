@@ -27,6 +27,8 @@ from buildlib.ports.transport import Transport
 ATTEMPTS = 5
 """Tries without any progress before a broken link is given up."""
 FIRST_PAUSE = 0.2
+MOST_LOG = 1 << 30
+"""Bytes of a job's log that are believed; the device itself ends a job at a quarter of that."""
 NEAR = 0.005
 """Seconds there and back up to which one stream is the fastest (decision 43)."""
 STREAMS = 4
@@ -127,6 +129,8 @@ class DeviceLink:
             if message["event"] == "log":
                 data = binascii.a2b_base64(message["data"])
                 at = int(message["offset"])
+                if at + len(data) > MOST_LOG:
+                    raise ValueError(at)
                 if at + len(data) > reached:
                     fresh = data[max(reached - at, 0) :]
                     start, reached = reached, at + len(data)
@@ -199,7 +203,8 @@ class DeviceLink:
     ) -> Json:
         """One try of one operation, with a body either way."""
         argv, head = self.question(op, args)
-        talk = Conversation(on_event, on_body)
+        wanted = args.get("length") if on_body is not None else 0
+        talk = Conversation(on_event, on_body, asked=wanted if isinstance(wanted, int) else 0)
         finished = self.transport.run(
             argv,
             stdin=head if body is None else _Chain(head, body),  # type: ignore[arg-type]
@@ -211,8 +216,8 @@ class DeviceLink:
             raise silence_of(self.device.name, finished.status, finished.stderr, self.python)
         if "error" in talk.answer:
             raise error_of(talk.answer["error"], self.device.name)
-        value = talk.answer.get("ok")
-        return value if isinstance(value, dict) else {}
+        value: Json = talk.answer["ok"]
+        return value
 
     def question(self, op: str, args: dict[str, object]) -> tuple[tuple[str, ...], bytes]:
         """An operation as it travels: the agent's command line, and what it reads first."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from buildlib import errors
 from buildlib.core.diagnoses.diagnosis import diagnose
 from buildlib.device.link import DeviceLink
+from buildlib.plain_text import one_line
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import Piece, end_job, job_request, pieces
 from buildlib.steps.compile_log import Log
@@ -14,6 +17,9 @@ from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.operators import require_operators
 from buildlib.steps.readiness import require_ready
 from buildlib.toolchain.c_compiler import check_tinygrad_version
+
+MOST_BYTES = 64 << 30
+"""More than any disk of a device holds."""
 
 
 def run(context: StepContext) -> Outcome:
@@ -29,13 +35,13 @@ def run(context: StepContext) -> Outcome:
     for piece in pieces(context):
         log = Log(context, piece.log)
         status = follow(context, link, piece, log)
-        output = status["output"]
+        output = said_output(context, status)
         made[piece.role] = {"path": piece.output, "size": output["size"], "sha256": output["sha256"]}
         warnings += log.warnings()
-        seconds += status["elapsed"]
+        seconds += output["seconds"]
     size = sum(entry["size"] for entry in made.values())
     return Outcome(
-        result={"artifacts": made, "seconds": seconds, "identity": status["identity"], "warnings": warnings},
+        result={"artifacts": made, "seconds": seconds, "identity": status.get("identity"), "warnings": warnings},
         summary=f"{seconds:.1f} s, {size / 1e6:.1f} MB",
         warnings=tuple(dict.fromkeys((*doubts, *warnings))),
         device_files={entry["path"]: entry["sha256"] for entry in made.values()},
@@ -58,14 +64,37 @@ def follow(context: StepContext, link: DeviceLink, piece: Piece, log: Log) -> di
         raise
     finally:
         log.keep()
-    if status["state"] != "ok":
+    if status.get("state") != "ok":
         raise failure(context, status, log)
     return status
 
 
+def said_output(context: StepContext, status: dict[str, Any]) -> dict[str, Any]:
+    """{size, sha256, seconds} of a job that ended well: a receipt of what no file can have would stay for good."""
+    output = status.get("output")
+    said = {**(output if isinstance(output, dict) else {}), "seconds": status.get("elapsed")}
+    good = (
+        type(said.get("size")) is int
+        and 0 < said["size"] <= MOST_BYTES
+        and re.fullmatch("[0-9a-f]{64}", str(said.get("sha256")))
+        and type(said["seconds"]) in (int, float)
+        and abs(said["seconds"]) < 1e9
+    )
+    if not good:
+        raise errors.DeviceError(
+            "the device does not say what the compile made",
+            where=f"{context.model.name} on {context.device.name}",
+            expected="size, sha256 and seconds",
+            got=one_line(json.dumps(said), 200),
+            remedy=f"nothing was recorded; doit doctor {context.device.name}, then run doit again",
+        )
+    # The device's clock may have been set in the middle.
+    return {**said, "seconds": max(said["seconds"], 0)}
+
+
 def failure(context: StepContext, status: dict[str, Any], log: Log) -> errors.BuildError:
     """What a job's bad end means."""
-    reason, state = str(status.get("reason", "")), status["state"]
+    reason, state = one_line(str(status.get("reason", ""))), status.get("state")
     name = f"{context.model.name} on {context.device.name}"
     where: dict[str, Any] = {"log": str(log.path), "where": name}
     if state == "onroad":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from buildlib.plain_text import plain
 from buildlib.steps.context import StepContext
 from buildlib.store import files
 
@@ -36,6 +37,8 @@ class Log:
 
     def begin(self, job: str) -> None:
         """job: names this very run of the job. What an earlier build heard of it is not asked for again."""
+        # The device says a part of the name; it must not lead anywhere else.
+        job = re.sub(r"[^0-9A-Za-z.-]", "_", job)[:150].lstrip(".")
         self._unfinished = self._context.workspace.state / "incoming" / f"{job}.log.part"
         self._unfinished.parent.mkdir(parents=True, exist_ok=True)
         if self._unfinished.is_file():
@@ -69,8 +72,8 @@ class Log:
             files.write(self.path, bytes(self._text))
 
     def lines(self) -> list[str]:
-        """The log's lines."""
-        return self._text.decode("utf-8", "replace").splitlines()
+        """The log's lines, without what a terminal would obey."""
+        return [plain(line) for line in self._text.decode("utf-8", "replace").splitlines()]
 
     def warnings(self) -> list[str]:
         """Lines that warn of something that is not known to be harmless, each once."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildlib.core.catalog import Device
 from buildlib.errors import DeviceError
+from buildlib.plain_text import one_line
 from buildlib.transports.ssh_known_hosts import DEFAULT_PORT, entry_name
 
 if TYPE_CHECKING:
@@ -19,7 +22,13 @@ if TYPE_CHECKING:
 DEFAULT_IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa")
 MOST_INCLUDES = 16
 MOST_HOPS = 8
+MOST_PORT = 65535
 SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*$")
+CRITERIA = ("all", "canonical", "final", "host", "originalhost", "user", "localuser")
+"""Of Match. What paramiko does not know it takes for fulfilled, and the program of an `exec` it runs."""
+BARE_CRITERIA = ("all", "canonical", "final")
+UNDECIDED = "supercombomatch"
+"""A setting of our own: in a Match block that depends on a criterion which is not judged here."""
 PATH_SETTINGS = ("identityfile", "certificatefile")
 
 
@@ -68,16 +77,26 @@ class _Router:
         self.home = home
         self.project = project
         self.file = home / ".ssh" / "config"
+        self.unreadable = (paramiko.ConfigParseError, paramiko.CouldNotCanonicalize, ValueError, LookupError)
+        with self._read():
+            self.text = "\n".join(flatten(self.file, home))
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[None]:
+        """What is wrong in the file comes as whatever paramiko, shlex and glob happen to raise."""
         try:
-            self.config = paramiko.SSHConfig.from_text("\n".join(flatten(self.file, home)))
-        except paramiko.ConfigParseError as error:
+            yield
+        except self.unreadable as error:
+            said = one_line(str(error))
             raise DeviceError(
-                str(error), where=str(self.file), remedy="`ssh -G HOST` shows what OpenSSH reads"
+                said if "Parse" in type(error).__name__ else f"cannot be followed: {type(error).__name__}: {said}",
+                where=str(self.file),
+                remedy="`ssh -G HOST` shows what OpenSSH reads",
             ) from None
 
     def hops(self) -> tuple[Hop, ...]:
         device = self.device
-        options = self._lookup(device.host or device.name)
+        options = self._lookup(device.host or device.name, device.user, device.port)
         identities = (_path(device.identity, self.home, self.project),) if device.identity else ()
         hop = self._hop(device.name, options, device.user, device.port, identities)
         return (*self._jumps(device.proxy_jump or self._jump_of(options, device.name), MOST_HOPS), hop)
@@ -96,7 +115,7 @@ class _Router:
                     remedy=f"look for ProxyJump in {self.file}",
                 )
             user, host, port = _split(jump, self.device.name)
-            options = self._lookup(host)
+            options = self._lookup(host, user, port)
             if index == 0:
                 # As in OpenSSH: only the first of a list may have a way of its own.
                 hops += self._jumps(self._jump_of(options, host), left)
@@ -106,8 +125,22 @@ class _Router:
             hops = (*hops, self._hop(host, options, user, port, spare))
         return hops
 
-    def _lookup(self, host: str) -> paramiko.SSHConfigDict:
-        return self.config.lookup(host)
+    def _lookup(self, host: str, user: str | None, port: int | None) -> paramiko.SSHConfigDict:
+        """The settings for a host. user, port: what is said elsewhere wins, and `Match user` and tokens see it."""
+        import paramiko
+
+        said = [f"User {user}"] if user and user.isprintable() and not user.startswith('"') else []
+        said += [f"Port {port}"] if port else []
+        with self._read():
+            found = paramiko.SSHConfig.from_text("\n".join(["Host *", *said, self.text])).lookup(host)
+        if UNDECIDED in found:
+            raise DeviceError(
+                "a Match is not followed: what it asks for is not judged here, and no program is run for it",
+                where=f"{self.file}: {host}",
+                got=one_line(found[UNDECIDED]),
+                remedy="write it as `Host` or `Match host`, or say host, port, user and identity in models.yaml",
+            )
+        return found
 
     def _jump_of(self, options: paramiko.SSHConfigDict, label: str) -> str | None:
         if options.get("proxycommand") and not self.device.proxy_jump:
@@ -128,13 +161,14 @@ class _Router:
         identities: tuple[Path, ...],
     ) -> Hop:
         host = options["hostname"]
-        port = port or int(options.get("port", DEFAULT_PORT))
+        port = self._port(str(port) if port else options.get("port", str(DEFAULT_PORT)))
         ssh = self.home / ".ssh"
         configured = tuple(Path(name) for name in options.get("identityfile", ()) if name.lower() != "none")
         usual = tuple(ssh / name for name in DEFAULT_IDENTITIES if (ssh / name).is_file())
         alias = options.get("hostkeyalias")
-        files = shlex.split(options.get("userknownhostsfile", "")) or [str(ssh / "known_hosts")]
-        files += shlex.split(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts"))
+        with self._read():
+            files = shlex.split(options.get("userknownhostsfile", "")) or [str(ssh / "known_hosts")]
+            files += shlex.split(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts"))
         return Hop(
             label=label,
             host=host,
@@ -148,6 +182,11 @@ class _Router:
                 *(_path(file, self.home, ssh) for file in files if file.lower() != "none"),
             ),
         )
+
+    def _port(self, text: str) -> int:
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MOST_PORT):
+            raise DeviceError("no such port", where=str(self.file), expected=f"1 to {MOST_PORT}", got=one_line(text))
+        return int(text)
 
 
 def flatten(file: Path, home: Path, *, left: int = MOST_INCLUDES) -> list[str]:
@@ -164,13 +203,15 @@ def flatten(file: Path, home: Path, *, left: int = MOST_INCLUDES) -> list[str]:
     except OSError as error:
         raise DeviceError(f"unreadable: {error.strerror}", where=str(file)) from None
     lines: list[str] = []
-    block = "Host *"
+    block = ["Host *"]
     inside = False
     for number, line in enumerate(text.splitlines(), 1):
         setting = SETTING.match(line)
         name, value = (setting[1].lower(), setting[2]) if setting else ("", "")
         if name in ("host", "match"):
-            block, inside = line, True
+            block, inside = _judged(value) if name == "match" else [line], True
+            lines += block
+            continue
         if name != "include":
             lines.append(_at_home(line, value, home) if name in PATH_SETTINGS else line)
             continue
@@ -181,12 +222,39 @@ def flatten(file: Path, home: Path, *, left: int = MOST_INCLUDES) -> list[str]:
                 where=f"{file}:{number}",
                 remedy="move the Include to the top of the file",
             )
-        lines += [*included, block]
+        lines += [*included, *block]
     return lines
+
+
+def _judged(match: str) -> list[str]:
+    """A Match line with the criteria that are judged, and the others as a setting that says they are not.
+
+    Settings before the Match that hold anyway win as ever; where the judged criteria fail, the block does not count.
+    """
+    kept: list[str] = []
+    others: list[str] = []
+    # Words of OpenSSH may be `host=a,b` too, and a comment ends the line.
+    words = iter(shlex.split(match, comments=True))
+    for word in words:
+        name, equals, value = word.partition("=")
+        bare = name.removeprefix("!").lower()
+        if bare in BARE_CRITERIA:
+            kept.append(name)
+            continue
+        value = value if equals else next(words, "")
+        if bare in CRITERIA:
+            kept += [name, shlex.quote(value)]
+        else:
+            others += [name, value]
+    if not others:
+        return [f"Match {' '.join(kept)}"]
+    return [f"Match {' '.join(kept) or 'all'}", f"{UNDECIDED} {' '.join(others)}"]
 
 
 def _included(pattern: str, home: Path, left: int) -> list[str]:
     path = _path(pattern, home, home / ".ssh")
+    if path == Path(path.anchor):
+        return []
     files = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     return [line for file in files for line in flatten(file, home, left=left - 1)]
 

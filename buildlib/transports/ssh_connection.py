@@ -70,6 +70,8 @@ def connect(device: Device, hops: tuple[Hop, ...], *, cancel: Event | None) -> C
 def greet(device: Device, hop: Hop, *, through: paramiko.Transport | None, cancel: Event | None) -> paramiko.Transport:
     """A connection to one hop with keys exchanged: its host key is proven but not yet judged, nobody is logged in."""
     limit = device.timeouts.connect
+    # A host is asked for the kind of key that it is known by.
+    wanted = {kind for known in known_keys(hop) if not known.marker for kind in _algorithms(known.key_type)}
     link = _tcp(device, hop, cancel) if through is None else _tunnel(device, hop, through, cancel)
     try:
         transport = paramiko.Transport(link, default_window_size=WINDOW, default_max_packet_size=PACKET)
@@ -82,8 +84,6 @@ def greet(device: Device, hop: Hop, *, through: paramiko.Transport | None, cance
     options = transport.get_security_options()
     usable = [cipher for cipher in options.ciphers if cipher not in WEAK_CIPHERS]
     options.ciphers = (*FAST_CIPHERS, *(cipher for cipher in usable if cipher not in FAST_CIPHERS))
-    # A host is asked for the kind of key that it is known by.
-    wanted = {kind for known in known_keys(hop) if not known.marker for kind in _algorithms(known.key_type)}
     options.key_types = tuple(sorted(options.key_types, key=lambda kind: kind not in wanted))
     try:
         with _bounded(device, hop, transport, cancel):
@@ -105,12 +105,26 @@ def greet(device: Device, hop: Hop, *, through: paramiko.Transport | None, cance
 
 
 def known_keys(hop: Hop) -> list[KnownKey]:
-    """What the known_hosts files say about a hop, the project's file first."""
+    """What the known_hosts files say about a hop, the project's file first.
+
+    Raises HostKeyError for a file that is there and cannot be read: it may be the one that revokes the key.
+    """
     found = []
     for file in hop.known_hosts:
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            text = file.read_text(encoding="utf-8", errors="surrogateescape")
-            found += keys_for(hop.key_name, str(file), text)
+        try:
+            # A pipe or a device file would be waited for without end.
+            text = file.read_bytes().decode("utf-8", "surrogateescape") if file.is_file() else ""
+            if not text:
+                file.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            raise HostKeyError(
+                f"known_hosts cannot be read: {_words(error)}",
+                where=str(file),
+                remedy="what it says of the host is not known, so nobody is logged in; correct its owner, mode or link",
+            ) from error
+        found += keys_for(hop.key_name, str(file), text)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import paramiko
 
+from buildlib.errors import DeviceError
 from buildlib.ports.transport import STDERR_KEPT
 from buildlib.transports.faults import refuse_cancelled
 from buildlib.transports.ssh_watch import TICK, Watch
@@ -21,6 +22,10 @@ PIECE = 64 * 1024
 """Bytes offered to one `send`, which takes what fits in a packet."""
 
 
+MOST_STDERR = 64 << 20
+"""Bytes of standard error that a command may say: what it says for long goes to standard output or to a log there."""
+
+
 class Stderr:
     """The tail of standard error, without the line in which the shell told its process id."""
 
@@ -28,8 +33,18 @@ class Stderr:
         self.group: int | None = None
         self._mark = re.compile(rb"%s (\d+)\n" % token.encode())
         self._bytes = bytearray()
+        self._said = 0
 
     def feed(self, block: bytes) -> None:
+        """Takes the next bytes. Raises DeviceError for a peer that goes on and on."""
+        self._said += len(block)
+        if self._said > MOST_STDERR:
+            self._said = -(1 << 60)  # once is enough: what comes while the command is ended is not told again
+            raise DeviceError(
+                "it writes to standard error without end",
+                expected=f"at most {MOST_STDERR >> 20} MiB",
+                remedy="look at what the login shell prints there: `ssh HOST true` should print nothing",
+            )
         self._bytes += block
         if self.group is None and (match := self._mark.search(self._bytes)):
             self.group = int(match[1])

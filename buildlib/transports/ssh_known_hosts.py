@@ -50,7 +50,8 @@ def keys_for(name: str, file: str, text: str) -> list[KnownKey]:
     """Every key that the text of one known_hosts file gives for an entry name. Lines that are no entries are skipped,
     as OpenSSH does; so are certificate authorities, which this build does not trust."""
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # Only a newline ends a line for OpenSSH: what splitlines() adds could hide a second entry in a comment.
+    for number, line in enumerate(text.split("\n"), 1):
         fields = line.split()
         marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
         if len(fields) < 3 or fields[0].startswith("#") or marker not in ("", REVOKED):

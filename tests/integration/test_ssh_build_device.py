@@ -249,6 +249,27 @@ def test_devices_that_fit_and_differ_in_toolchain_are_an_error_unless_one_is_pin
         assert (lab.root / ACTIVE).exists()
 
 
+def test_two_devices_build_at_the_same_time_each_its_own_models(
+    desk: SshProject, tmp_path: Path, sample_artifact: Path
+) -> None:
+    with comma_device(tmp_path, name="lab") as lab:
+        put_stand_in(lab.root, sample_artifact)
+        device = lab.catalog_device
+        own = {"port": device.port, "identity": device.identity, "known_hosts": device.known_hosts}
+        desk.more_devices = {"lab": {**desk.settings, **own, "paths": {"root": device.paths.root}}}
+        homes = {"one": desk.comma.root, "two": lab.root, "three": desk.comma.root, "four": lab.root}
+        for number, name in enumerate(("two", "three", "four")):
+            content = variant((desk.root / "one.onnx").read_bytes(), 40 + number)
+            (desk.root / f"{name}.onnx").write_bytes(content)
+            desk.add(name, f"{name}.onnx", device="lab" if homes[name] is lab.root else "desk")
+        desk.doit("-n", "2").ok()
+        for name, home in homes.items():
+            there = sorted((home / ACTIVE).parent.glob(f"driving_supercombo_{name}.pkl"))
+            assert [path.read_bytes() for path in there] == [desk.artifact(name).read_bytes()]
+        assert len({desk.artifact(name).read_bytes() for name in homes}) == len(homes)
+        assert len(desk.calls()) == 2
+
+
 # What is shown.
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+from buildlib.plain_text import plain
+
 _START: Final = "Traceback (most recent call last):"
 _CHAIN: Final = re.compile(r"^(During handling of the above exception|The above exception was the direct cause|\s*$)")
 _EXCEPTION: Final = re.compile(
@@ -39,7 +40,7 @@ def clean_lines(text: str) -> list[str]:
     found = []
     for line in text.split("\n"):
         kept = line.rstrip("\r").rpartition("\r")[2]
-        found.append(_ANSI.sub("", kept[:_LONGEST_LINE]))
+        found.append(plain(kept[:_LONGEST_LINE]))
     return found
 
 

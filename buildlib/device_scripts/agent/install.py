@@ -8,7 +8,7 @@ import time
 
 from . import journal, locks
 from .guard import require_offroad
-from .hashes import BLOCK
+from .hashes import BLOCK, Signature, signature
 from .main import Request
 from .places import Places, hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .recovery import recover
@@ -62,7 +62,7 @@ def do_install(request: Request) -> dict[str, Any]:
     lock = locks.acquire(places, request.owner, f"install {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
-        former = request.hashes.file(active)[0] if os.path.isfile(active) else None
+        former, seen = look_at(request, active)
         result = {"active": places.device(active), "sha256": sha256, "former": former, "backup": None, "journal": None}
         if former == sha256:
             return {**result, "already": True, "size": os.path.getsize(active)}
@@ -77,7 +77,7 @@ def do_install(request: Request) -> dict[str, Any]:
             held = journal.begin(places, f"install of {name}", hold=float(args["hold"]))
             journal.add(places, held, {"undo": "install", "name": name, "sha256": sha256, "former": former})
             result["journal"] = held["id"]
-        replace_file(places, source, active, sha256)
+        replace_file(places, source, active, sha256, seen)
         _read_back(request, active, sha256)
         _prune(places, name, int(args.get("keep", 3)))
         return {**result, "already": False, "size": size}
@@ -147,8 +147,27 @@ def copy_file(
     sync_dir(folder)
 
 
-def replace_file(places: Places, source: str, active: str, sha256: str) -> None:
-    """Makes the active file a copy of `source`, if that still is `sha256` and the car still is off at the rename."""
+def look_at(request: Request, active: str) -> tuple[str | None, Signature | None]:
+    """(sha256, signature) of the file in an artifact's place; (None, None) if there is none."""
+    return request.hashes.file(active) if os.path.isfile(active) else (None, None)
+
+
+def require_same(places: Places, active: str, seen: Signature | None) -> None:
+    """Raises Refusal(input_changed) unless the place holds what was `seen` there: right before it is taken."""
+    present = signature(os.stat(active)) if os.path.isfile(active) else None
+    if present != seen:
+        raise Refusal(
+            "input_changed",
+            "somebody else has put another file in this place meanwhile",
+            where=places.device(active),
+            remedy="nothing was changed; keep the model selector and other people off it, then run the step again",
+        )
+
+
+def replace_file(places: Places, source: str, active: str, sha256: str, seen: Signature | None) -> None:
+    """Makes the active file a copy of `source`, if at the rename that still is `sha256`, the car still is off, and
+    what is replaced still is what was `seen` there: anything newer is somebody else's, and nobody has a backup of it.
+    """
 
     def allowed(copied: str) -> None:
         if copied != sha256:
@@ -160,6 +179,7 @@ def replace_file(places: Places, source: str, active: str, sha256: str) -> None:
                 got=copied,
                 remedy="nothing was installed; run the step again",
             )
+        require_same(places, active, seen)
         require_offroad(places)
 
     try:
@@ -249,7 +269,7 @@ def _roll_back(
     places = request.places
     make_dirs(places.models)
     active = os.path.join(places.models, name)
-    former = request.hashes.file(active)[0] if os.path.isfile(active) else None
+    former, seen = look_at(request, active)
     if expect is not None and former != expect:
         raise Refusal(
             "input_changed",
@@ -264,7 +284,7 @@ def _roll_back(
         if entry["sha256"] == former or not _holds(request, file, entry["sha256"]):
             continue
         require_space(places.models, entry["size"])
-        replace_file(places, file, active, entry["sha256"])
+        replace_file(places, file, active, entry["sha256"], seen)
         _read_back(request, active, entry["sha256"])
         drop(places, entry)
         return {**result, "sha256": entry["sha256"], "backup": entry["file"]}
@@ -272,6 +292,7 @@ def _roll_back(
         what = "no backup verifies" if backups(places, name) else "there is no backup of it"
         remedy = f"doit install:{model or 'MODEL'} puts there what models.yaml declares"
         raise Refusal("device", what, where=places.device(active), remedy=remedy)
+    require_same(places, active, seen)
     require_offroad(places)
     unlink(active)
     sync_dir(places.models)

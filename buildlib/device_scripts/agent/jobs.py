@@ -116,7 +116,7 @@ def require_unused(places: Places, path: str) -> None:
 def _just_made(job: Job) -> bool:
     """A directory without a runner yet may belong to a `job_start` that works right now."""
     try:
-        return time.time() - os.stat(job.dir).st_mtime < 10
+        return abs(time.time() - os.stat(job.dir).st_mtime) < 10
     except OSError:
         return True
 

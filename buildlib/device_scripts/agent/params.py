@@ -8,7 +8,7 @@ import os
 from . import journal, locks
 from .guard import require_offroad
 from .main import Request
-from .places import Places, sync_dir, unlink
+from .places import Places, read_regular, sync_dir, unlink
 from .wire import Refusal
 
 TYPE_CHECKING = False
@@ -28,11 +28,11 @@ def read(places: Places, key: str) -> bytes | None:
     """A parameter's bytes; None if it is unset."""
     if "/" in key or key in ("", ".", ".."):
         raise Refusal("request", "no parameter has that name", got=repr(key))
-    try:
-        with open(os.path.join(places.params, key), "rb") as file:
-            return file.read(4 << 20)
-    except FileNotFoundError:
-        return None
+    path = os.path.join(places.params, key)
+    value = read_regular(path, 4 << 20)
+    if value is None and os.path.lexists(path):
+        raise Refusal("device", "a parameter cannot be read", where=places.device(path), expected="a readable file")
+    return value
 
 
 def write(places: Places, key: str, value: bytes | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 
 from .wire import Refusal
 
@@ -136,11 +137,25 @@ def read_json(path: str) -> Any:
 
 def read_text(path: str) -> str | None:
     """A small file's text without its surrounding blanks; None if it cannot be read."""
+    data = read_regular(path, 1 << 20)
+    return None if data is None else data.decode("utf-8", "replace").strip()
+
+
+def read_regular(path: str, most: int) -> bytes | None:
+    """The first bytes of a regular file; None for anything else: a pipe would be waited for without end."""
     try:
-        with open(path, "rb") as file:
-            return file.read(1 << 20).decode("utf-8", "replace").strip()
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(most)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def own_like_folder(path: str) -> None:

@@ -53,7 +53,7 @@ def do_job_run(request: Request) -> dict[str, Any]:
     seconds for which a job that ended well leaves its changes in place; the status names their `journal`.
     """
     job = Job(request.places, str(request.args["key"]))
-    since = time.time()
+    since, begun = time.time(), time.monotonic()
     about = {
         "key": job.key,
         "pid": os.getpid(),
@@ -80,7 +80,7 @@ def do_job_run(request: Request) -> dict[str, Any]:
         status = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
     if status["state"] != "ok" and request.args.get("output") and "child" in about:
         unlink(request.places.owned(request.args["output"]))
-    status.update(key=job.key, elapsed=round(time.time() - since, 3), ended=time.time(), report=_report(request))
+    status.update(key=job.key, elapsed=round(time.monotonic() - begun, 3), ended=time.time(), report=_report(request))
     request.hashes.save()
     write_json(job.status_file, status)
     if status.get("journal"):

@@ -8,7 +8,7 @@ import subprocess
 
 from . import journal, locks
 from .guard import require_offroad
-from .install import copy_file, model_name, replace_file
+from .install import copy_file, look_at, model_name, replace_file, require_same
 from .main import Request
 from .places import Places, make_dirs, read_text, require_space, sync_dir, unlink
 from .processes import Process, all_processes, inside
@@ -124,7 +124,7 @@ def prepare(request: Request, entry: dict[str, Any]) -> None:
         entry["selection"] = True
     for name in names:
         active = os.path.join(places.models, name)
-        former = request.hashes.file(active)[0] if os.path.isfile(active) else None
+        former, seen = look_at(request, active)
         folder = places.state_dir("held", entry["id"])
         journal.add(places, entry, {"undo": "aside", "name": name, "former": former, "folder": folder})
         if former is not None:
@@ -135,6 +135,7 @@ def prepare(request: Request, entry: dict[str, Any]) -> None:
             copy_file(active, kept, status)
             if request.hashes.file(kept)[0] != former:
                 raise Refusal("device", "the copy does not read back as it was written", where=kept)
+            require_same(places, active, seen)
             require_offroad(places)
             unlink(active)
             sync_dir(places.models)
@@ -176,20 +177,21 @@ def undo(places: Places, step: dict[str, Any]) -> str:
     request = Request({}, places)
     name = model_name(step["name"])
     active, kept = os.path.join(places.models, name), os.path.join(step["folder"], name)
-    now = request.hashes.file(active)[0] if os.path.isfile(active) else None
+    now, seen = look_at(request, active)
     said = ""
     if now == step["former"]:
         pass
     elif "ours" in step and now is not None and now != step["ours"]:
         said = f"{name} was replaced by somebody else meanwhile, and stays"
     elif step["former"] is None:
+        require_same(places, active, seen)
         unlink(active)
         sync_dir(places.models)
         said = f"{name} removed, as it was not there before"
     elif os.path.isfile(kept) and request.hashes.file(kept)[0] == step["former"]:
         make_dirs(places.models)
         require_space(places.models, os.path.getsize(kept))
-        replace_file(places, kept, active, step["former"])
+        replace_file(places, kept, active, step["former"], seen)
         said = f"{name} put back"
     else:
         said = f"{name} could not be put back: its copy is lost or damaged; doit install:MODEL puts it there again"

@@ -74,7 +74,13 @@ def loud() -> None:
 
 
 def start_beating() -> None:
-    """From now on a line each second, so that silence means a dead peer."""
+    """From now on a line each second, so that silence means a dead peer.
+
+    The empty line at first ends whatever a login script has printed without an end of its own.
+    """
+    with _speaking:
+        sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
     _thread.start_new_thread(_beat, ())
 
 

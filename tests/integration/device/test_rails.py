@@ -87,11 +87,41 @@ def test_offroad_each_of_them_works(bench: Bench, tmp_path: Path):
         change(bench, file)
 
 
+ODD: dict[str, Callable[[Path], object]] = {
+    "a folder": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to nowhere": lambda path: path.symlink_to(path.with_name("nowhere")),
+    "a device without end": lambda path: path.symlink_to("/dev/zero"),
+    "missing": lambda path: None,
+}
+
+
 @pytest.mark.parametrize("bench", ["local"], indirect=True)
-def test_a_parameter_that_cannot_be_read_is_a_device_that_does_not_say(bench: Bench):
+@pytest.mark.parametrize("what", sorted(ODD))
+def test_a_parameter_that_cannot_be_read_is_a_device_that_does_not_say(bench: Bench, what: str):
     param = bench.path("/data/params/d/IsOnroad")
     param.unlink()
-    param.mkdir()
+    ODD[what](param)
     with pytest.raises(errors.RailRefused, match="does not say"):
         bench.start("a", "pass")
-    os.rmdir(param)
+    assert bench.link.call("probe")["health"]["onroad"] is None
+    param.rmdir() if what == "a folder" else param.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("bench", ["local"], indirect=True)
+@pytest.mark.parametrize(
+    "text", ["", "\n", "true", "false", "00", "-0", "0.0", "0 1", "0\n1", "0\0", "0\x001", "\u0660", "1"]
+)
+def test_only_a_plain_0_is_offroad(bench: Bench, text: str):
+    bench.path("/data/params/d/IsOnroad").write_text(text)
+    with pytest.raises(errors.RailRefused):
+        bench.start("a", "pass")
+
+
+@pytest.mark.parametrize("bench", ["local"], indirect=True)
+def test_another_parameter_that_is_a_pipe_is_an_error_and_no_wait(bench: Bench):
+    os.mkfifo(bench.path("/data/params/d/ModelManager_ActiveBundle"))
+    with pytest.raises(errors.DeviceError, match="cannot be read"):
+        bench.link.call("params_read", keys=["ModelManager_ActiveBundle"])
+    assert bench.link.call("probe")["health"]["active_bundle"] is None

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from buildlib.device_scripts.agent import install
+from buildlib.device_scripts.agent.hashes import signature
 from buildlib.device_scripts.agent.install import replace_file
+from buildlib.device_scripts.agent.main import Request
 from buildlib.device_scripts.agent.places import Places
 from buildlib.device_scripts.agent.wire import Refusal
 from tests.unit.agent.test_hashes import places
@@ -29,7 +34,9 @@ def device(tmp_path: Path) -> Places:
 
 
 def replace(device: Places) -> None:
-    replace_file(device, os.path.join(device.models, "new"), os.path.join(device.models, "m.pkl"), SHA256)
+    active = os.path.join(device.models, "m.pkl")
+    seen = signature(os.stat(active)) if os.path.exists(active) else None
+    replace_file(device, os.path.join(device.models, "new"), active, SHA256, seen)
 
 
 def models(device: Places) -> dict[str, bytes]:
@@ -60,3 +67,58 @@ def test_a_source_that_is_written_to_after_its_check_never_takes_the_place(devic
         replace(device)
     assert models(device)["m.pkl"] == b"old"
     assert len(models(device)) == 2
+
+
+def during_the_copy(monkeypatch: pytest.MonkeyPatch, device: Places, act: Callable[[Path], object]) -> None:
+    """Lets somebody else do something with the active file while a copy to the models is flushed."""
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (act(Path(device.models, "m.pkl")), flush(handle))[1])
+
+
+def put(path: Path) -> None:
+    path.with_name("theirs").write_bytes(b"theirs")
+    path.with_name("theirs").replace(path)
+
+
+def test_what_somebody_else_puts_there_during_the_copy_is_not_lost(device: Places, monkeypatch: pytest.MonkeyPatch):
+    during_the_copy(monkeypatch, device, put)
+    with pytest.raises(Refusal, match="somebody else"):
+        replace(device)
+    assert models(device) == {"m.pkl": b"theirs", "new": b"new"}
+
+
+def test_what_somebody_else_puts_where_nothing_was_is_not_lost(device: Places, monkeypatch: pytest.MonkeyPatch):
+    Path(device.models, "m.pkl").unlink()
+    during_the_copy(monkeypatch, device, put)
+    with pytest.raises(Refusal, match="somebody else"):
+        replace(device)
+    assert models(device) == {"m.pkl": b"theirs", "new": b"new"}
+
+
+def test_what_somebody_else_removes_during_the_copy_does_not_come_back(device: Places, monkeypatch: pytest.MonkeyPatch):
+    during_the_copy(monkeypatch, device, lambda path: path.unlink(missing_ok=True))
+    with pytest.raises(Refusal, match="somebody else"):
+        replace(device)
+    assert models(device) == {"new": b"new"}
+
+
+@pytest.mark.parametrize("op", ["do_install", "do_rollback"])
+def test_neither_install_nor_rollback_takes_the_place_of_what_came_meanwhile(
+    device: Places, monkeypatch: pytest.MonkeyPatch, op: str
+):
+    args = {"name": "m.pkl", "source": "/data/media/0/models/new", "sha256": SHA256}
+    source = device.device(os.path.join(device.models, "new"))
+    install.do_install(Request({**args, "source": source}, device))
+    if op == "do_install":
+        put(Path(device.models, "m.pkl"))
+    copy = install.copy_file
+
+    def copied(source: str, target: str, *rest: Any) -> None:
+        if target.startswith(device.models):
+            put(Path(target))
+        copy(source, target, *rest)
+
+    monkeypatch.setattr(install, "copy_file", copied)
+    with pytest.raises(Refusal, match="somebody else"):
+        getattr(install, op)(Request({**args, "source": source}, device))
+    assert models(device) == {"m.pkl": b"theirs", "new": b"new"}

@@ -21,7 +21,7 @@ def test_however_the_bytes_are_cut_events_body_and_answer_come_out_whole(body: b
     whole += line({"event": "body", "length": len(body)}) + body + line({"event": "tick"}) + line({"ok": {"a": 1}})
     events: list[dict] = []
     got = bytearray()
-    talk = Conversation(events.append, got.extend)
+    talk = Conversation(events.append, got.extend, asked=len(body))
     for size in [*cuts, len(whole)]:
         talk.feed(whole[:size])
         whole = whole[size:]
@@ -34,6 +34,77 @@ def test_an_answer_that_never_came_is_none():
     talk = Conversation()
     talk.feed(b'{"ok": {}}')
     assert talk.answer is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"event": "body", "length": 11},
+        {"event": "body", "length": -3},
+        {"event": "body", "length": 10_000_000_000},
+        {"event": "body", "length": 1e400},
+        {"event": "body", "length": True},
+        {"event": "body", "length": "9"},
+        {"event": "body"},
+        {"event": "log"},
+        {"event": "log", "offset": "x", "data": "!"},
+        {"error": "text"},
+        {"error": None},
+        {"ok": [1]},
+        {"ok": None},
+    ],
+)
+def test_a_lie_about_a_length_or_a_kind_is_an_error_of_the_device(said: dict[str, object]):
+    def event(message: dict) -> None:
+        int(message["offset"])
+
+    got = bytearray()
+    talk = Conversation(event, got.extend, asked=10)
+    with pytest.raises(errors.DeviceError, match="cannot be understood"):
+        talk.feed(line(said) + b"x" * 100 + b"\n")
+    assert not got
+
+
+def test_two_bodies_are_no_more_than_was_asked_for():
+    got = bytearray()
+    talk = Conversation(None, got.extend, asked=10)
+    talk.feed(line({"event": "body", "length": 6}) + b"x" * 6)
+    with pytest.raises(errors.DeviceError):
+        talk.feed(line({"event": "body", "length": 6}) + b"y" * 6)
+    assert bytes(got) == b"x" * 6
+
+
+def test_a_body_that_nobody_asked_for_is_refused():
+    with pytest.raises(errors.DeviceError):
+        Conversation().feed(line({"event": "body", "length": 1}) + b"x")
+
+
+@pytest.mark.parametrize("noise", [b"y\n", b"\n", b"[]\n", b'{"motd": 1}\n', b"0\n"])
+def test_noise_of_a_login_script_is_passed_over_and_noise_without_end_is_not(noise: bytes):
+    talk = Conversation()
+    talk.feed(noise * 100)
+    assert talk.answer is None
+    with pytest.raises(errors.DeviceError, match="noise without end"):
+        talk.feed(noise * (2_000_000 // len(noise)))
+
+
+def test_what_looks_like_an_answer_of_a_login_script_is_none():
+    talk = Conversation()
+    talk.feed(line({"ok": {"a": 1}}) + line({"motd": "welcome"}))
+    assert talk.answer == {"ok": {"a": 1}}
+
+
+def test_nothing_that_a_device_says_moves_the_terminals_cursor():
+    evil = "a\x1b[2J\x1b]0;owned\x07b\r\x9b1Ac\u202ed"
+    events: list[dict] = []
+    talk = Conversation(events.append)
+    talk.feed(line({"event": "waiting", "holder": evil}) + line({"ok": {"text": ["1\n2", evil]}}))
+    assert talk.answer == {"ok": {"text": ["1\n2", "ab\\r\\x9b1Ac\\u202ed"]}}
+    assert events[0]["holder"] == "ab\\r\\x9b1Ac\\u202ed"
+    text = error_of({"what": "w\n  try   rm -rf /", "got": evil, "where": evil, "expected": 7}, "desk").render()
+    assert text.splitlines() == [text]
+    assert text.isprintable()
+    assert silence_of("desk", 9, evil.encode(), "python").render().replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from buildlib.errors import HostKeyError
+from buildlib.transports.ssh_config import Hop
+from buildlib.transports.ssh_connection import known_keys
 from buildlib.transports.ssh_known_hosts import entry_line, entry_name, fingerprint, judge, keys_for
 
 KEY = base64.b64encode(b"one key").decode()
@@ -106,3 +110,33 @@ def test_a_fingerprint_is_openssh_s(tmp_path: Path) -> None:
     shown = subprocess.run(["ssh-keygen", "-lf", tmp_path / "k.pub"], check=True, capture_output=True, text=True).stdout
     blob = base64.b64decode((tmp_path / "k.pub").read_text().split()[1])
     assert fingerprint(blob) == shown.split()[1]
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_only_a_newline_ends_a_line(end: str) -> None:
+    assert found("desk", f"gate ssh-ed25519 {KEY} a comment{end}desk ssh-ed25519 {KEY}\n") == []
+
+
+def test_lines_may_end_as_on_windows() -> None:
+    assert found("desk", f"gate ssh-ed25519 {KEY}\r\ndesk ssh-ed25519 {OTHER}\r\n") == [b"other key"]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_since_it_may_revoke_the_key(tmp_path: Path) -> None:
+    good, loop = tmp_path / "known_hosts", tmp_path / "loop"
+    good.write_text(f"desk ssh-ed25519 {KEY}\n")
+    loop.symlink_to(loop)
+    with pytest.raises(HostKeyError, match="known_hosts cannot be read"):
+        known_keys(hop_with(good, loop))
+
+
+def test_no_file_a_folder_and_a_pipe_hold_no_key(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    files = [tmp_path / name for name in ("pipe", "dangling", "missing", "missing/too")]
+    assert known_keys(hop_with(tmp_path, *files)) == []
+
+
+def hop_with(*files: Path) -> Hop:
+    return Hop(
+        label="desk", host="desk", port=22, user="iq", key_name="desk", identities=(), chosen=False, known_hosts=files
+    )
