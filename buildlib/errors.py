@@ -6,6 +6,8 @@ An error is a value that a person can act on: where it is, what was expected, wh
 
 from __future__ import annotations
 
+import re
+
 # Exit statuses. 0 to 3 are doit's own (0 done, 1 a task failed, 2 a task could not run, 3 doit was used wrongly).
 EXIT_FAILED = 1
 EXIT_USAGE = 3
@@ -13,6 +15,25 @@ EXIT_CATALOG = 4
 EXIT_LOCKED = 5
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+
+
+_LOGIN = re.compile(r"(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@|(?<=://)[^/@\s:]*:[^/@\s]*@", re.IGNORECASE)
+
+
+def without_logins(text: str) -> str:
+    """The text with the logins of its URLs hidden: other programs repeat the address that they were given."""
+    return _LOGIN.sub("...@", text) if "://" in text else text
+
+
+def printable(text: str) -> str:
+    """The text without logins, and with what a terminal would obey, or cannot show, escaped.
+
+    Names and words in messages come from other people and other programs too.
+    """
+    text = without_logins(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class BuildError(Exception):
@@ -60,7 +81,7 @@ class BuildError(Exception):
             parts.append(f"expected {self.expected}{got}")
         elif self.got is not None:
             parts.append(f"got {self.got}")
-        return ": ".join(parts)
+        return printable(": ".join(parts))
 
     def render(self) -> str:
         """The whole message for a terminal, remedy and log on their own lines."""
@@ -72,7 +93,7 @@ class BuildError(Exception):
             lines.append(f"  try   {self.remedy}")
         if self.log:
             lines.append(f"  log   {self.log}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def __str__(self) -> str:
         return self.render()
@@ -83,10 +104,10 @@ class CatalogError(BuildError):
 
     exit_status = EXIT_CATALOG
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, problems: tuple[str, ...], *, remedy: str | None = None) -> None:
         self.problems = problems
         count = f"{len(problems)} error{'s' if len(problems) != 1 else ''}, nothing was run."
-        super().__init__("\n".join((*problems, count)))
+        super().__init__("\n".join((*problems, count)), remedy=remedy)
 
 
 class UsageError(BuildError):
@@ -161,10 +182,25 @@ class TargetError(BuildError):
     """A models repository or other publishing target cannot take the artifact."""
 
 
+class OutcomeUnknown(TargetError):
+    """The remote stopped answering in the middle: whether it took the publication is not known here."""
+
+
 class Cancelled(BuildError):
     """The user or the system asked the build to stop."""
 
     exit_status = EXIT_INTERRUPTED
+
+
+def unforeseen(what: str, error: Exception) -> BuildError:
+    """An exception that is no BuildError: the workstation's own refusals (full, read-only, gone), or an error here."""
+    if not isinstance(error, OSError):
+        return internal(error)
+    return StoreError(
+        f"{what} cannot read or write here: {error.strerror or error}",
+        where=str(error.filename) if error.filename else None,
+        remedy="check the free space (`df -h`) and the owner of the project's files, then run doit again",
+    )
 
 
 def internal(error: Exception) -> BuildError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,14 +15,13 @@ from hypothesis import settings
 from buildlib.sources import sample
 from buildlib.toolchain.c_compiler import CCompiler, find_c_compiler
 from tests.support.projects import Project, moved_copy, new_project, variant
+from tests.support.scripts import content_of, in_checkout, lay_script
 
 # A busy machine is no failure: no example has a time limit, pytest's own is for hangs.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-ROOT = Path(__file__).parent.parent
-COMPILE_SCRIPT = ROOT / "buildlib" / "device_scripts" / "compile_supercombo.py"
-VALIDATE_SCRIPT = COMPILE_SCRIPT.with_name("validate_supercombo.py")
+COMPILE_SCRIPT = in_checkout("compile_supercombo")
 SEED, WIDTH = 1, 64
 
 pytest_plugins = ("tests.support.captured_jits",)
@@ -46,7 +44,7 @@ def compile_script() -> Path:
 
 @pytest.fixture(scope="session")
 def validate_script() -> Path:
-    return VALIDATE_SCRIPT
+    return in_checkout("validate_supercombo")
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +109,8 @@ def sample_artifact(kept: Path, sample_onnx: Path, c_compiler: CCompiler, run_co
 
     Its compile log is beside it, `.log` for `.pkl`.
     """
-    key = hashlib.sha256(COMPILE_SCRIPT.read_bytes() + sample_onnx.read_bytes() + c_compiler.identity.encode())
+    script = content_of("compile_supercombo")
+    key = hashlib.sha256(script + sample_onnx.read_bytes() + c_compiler.identity.encode())
     path = kept / f"artifact-{key.hexdigest()[:16]}.pkl"
     with alone(kept / "artifact.lock"):
         if not path.is_file():
@@ -161,10 +160,10 @@ def _two_models(project: Project, onnx: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def split_scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts for split models as a device gets them: with what they share, in a directory of their own."""
+    """The scripts for split models as a device gets them: with what they load, in a directory of their own."""
     folder = tmp_path_factory.mktemp("the scripts")
-    for name in ("compile_split.py", "compile_supercombo.py", "validate_split.py", "validate_supercombo.py"):
-        shutil.copy(COMPILE_SCRIPT.with_name(name), folder)
+    for name in ("compile_split", "validate_split"):
+        lay_script(name, folder)
     return folder
 
 
@@ -193,8 +192,8 @@ def run_split(split_scripts: Path, cpu_environment: dict[str, str]) -> Compile:
 @pytest.fixture(scope="session")
 def split_artifact(kept: Path, split_parts: dict[str, Path], c_compiler: CCompiler, run_split: Compile) -> Path:
     """All parts of a vision_multi_policy in one artifact for the CPU. Read it, never write to it."""
-    key = hashlib.sha256(c_compiler.identity.encode())
-    for source in (COMPILE_SCRIPT, COMPILE_SCRIPT.with_name("compile_split.py"), *split_parts.values()):
+    key = hashlib.sha256(c_compiler.identity.encode() + content_of("compile_split"))
+    for source in split_parts.values():
         key.update(source.read_bytes())
     path = kept / f"split-{key.hexdigest()[:16]}.pkl"
     with alone(kept / "split.lock"):

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from buildlib.errors import ArtifactError
+from buildlib.store import files
 
 _CHUNK = re.compile(r"(?P<name>.+)\.chunk(?P<number>\d{2,4})of(?P<count>\d{2,4})")
 _MANIFEST = ".chunkmanifest"
@@ -32,7 +33,10 @@ def chunk_paths(path: Path) -> tuple[Path, ...]:
     if path.is_file():
         return (path,)
     if path.exists():
-        raise ArtifactError("is no file", where=str(path), remedy="name the artifact's file")
+        got = "a folder" if path.is_dir() else files.special(path)
+        raise ArtifactError(
+            "no plain file", where=str(path), expected="an artifact's file", got=got, remedy="name a file"
+        )
     return _chunks_of(path)
 
 

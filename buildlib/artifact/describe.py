@@ -12,6 +12,7 @@ from buildlib.core.diagnoses.diagnosis import Diagnosis
 from buildlib.core.verdicts.findings import Finding
 from buildlib.core.verdicts.inspection import CapturedJit, Inspection, JitInput
 from buildlib.core.verdicts.verdict import Verdict
+from buildlib.core.wording import short
 
 _WIDTH: Final = 10
 
@@ -60,8 +61,6 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "zeros", f"{inspection.zero_payload / inspection.payload:.0%} of all content"
     if inspection.trailing:
         yield "trailing", f"{inspection.trailing:,} bytes"
-    for oddity in inspection.oddities:
-        yield "odd", oddity
 
 
 _FORMS: Final = {"dict": "dict of captured jits", "bare": "bare captured jit", "other": "no artifact"}
@@ -99,8 +98,8 @@ def describe_finding(finding: Finding) -> list[str]:
     head = "BAD " if finding.severity == "refuse" else "note"
     lines = [
         f"{head}  {finding.what}",
-        f"        expected  {finding.expected}",
-        f"        found     {finding.found}",
+        f"        expected  {short(finding.expected)}",
+        f"        found     {short(finding.found)}",
     ]
     if finding.guide:
         lines.append(f"        why       guide section {finding.guide}")

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from buildlib.core.sources.file_kinds import what_else
 from buildlib.errors import SourceError
+from buildlib.store import files
 
 SIZE_LIMIT = 1 << 31
 """Bytes. A protobuf message cannot be longer."""
@@ -29,6 +30,8 @@ def sniff_onnx(path: Path, *, where: str | None = None) -> int:
     """
     name = where or str(path)
     try:
+        if odd := files.special(path):
+            raise SourceError("no plain file", where=name, expected="an ONNX file", got=odd, remedy="name a file")
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(0)
@@ -37,7 +40,7 @@ def sniff_onnx(path: Path, *, where: str | None = None) -> int:
             file.seek(0)
             _check_fields(name, file, size)
     except FileNotFoundError:
-        raise SourceError("there is no such file", where=name, remedy="correct the path in models.yaml") from None
+        raise SourceError("there is no such file", where=name, remedy="correct the path") from None
     except IsADirectoryError:
         raise SourceError(
             "a folder, not a file", where=name, expected="an ONNX file", remedy="name the .onnx in it"

@@ -64,7 +64,7 @@ class AttestCommand(ProjectCommand):
         subject = session.subject(name)
         artifacts = installed(session, subject)
         questions = AFTER_PUBLISHING if options["published"] else POINTS
-        answers = from_file(options["answers"]) if options["answers"] else asked(questions)
+        answers = from_file(options["answers"], questions) if options["answers"] else asked(session, questions)
         observed = observe(session, subject)
         # The device has just been seen anew: what was driven has to be what is built for the runtime it has now.
         if installed(session, subject) != artifacts:
@@ -75,7 +75,9 @@ class AttestCommand(ProjectCommand):
                 f"not attested: {'; '.join(wrong)}",
                 where=name,
                 guide="9.2",
-                remedy="drive the installed artifact once more, then attest what you saw",
+                remedy="drive the installed artifact once more, then attest what you saw"
+                if set(answers["points"]) == set(questions)
+                else f"answer each of {', '.join(questions)}",
             )
         runtime = runtime_digest(session.workspace, subject.device.name)
         attestation = Attestation(
@@ -108,32 +110,45 @@ def installed(session: Session, subject: Subject) -> dict[str, str]:
     return published_digests(subject.model, artifact_digests({"compile": compiled}))
 
 
-def from_file(name: str) -> dict[str, Any]:
+def from_file(name: str, questions: Mapping[str, str]) -> dict[str, Any]:
     """Answers for programs."""
+    remedy = f"the points are {', '.join(questions)}"
     try:
         told = json.loads(Path(name).read_text(encoding="utf-8"))
         points = {str(point): answer for point, answer in told["points"].items()}
         by = told["by"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise errors.UsageError(
-            f"the answers cannot be read: {error}",
+            f"the answers cannot be read: {getattr(error, 'strerror', None) or error}",
             where=name,
             expected='{"by": NAME, "points": {POINT: true, ...}}',
+            remedy=remedy,
         ) from error
     if not isinstance(by, str) or not by.strip() or not all(isinstance(answer, bool) for answer in points.values()):
         raise errors.UsageError(
-            "the answers are not of the right form", where=name, expected="a name, and true or false"
+            "the answers are not of the right form", where=name, expected="a name, and true or false", remedy=remedy
         )
     return {"by": by.strip(), "points": points, "notes": str(told.get("notes", ""))}
 
 
-def asked(questions: Mapping[str, str]) -> dict[str, Any]:
+def asked(session: Session, questions: Mapping[str, str]) -> dict[str, Any]:
     """Answers of the person at the terminal."""
     if not sys.stdin.isatty():
         raise errors.UsageError("nobody is at the terminal to answer", remedy="doit attest MODEL --json FILE")
-    points = {name: input(f"{text}? [y/N] ").strip().lower() in ("y", "yes") for name, text in questions.items()}
-    by = input(f"your name [{getpass.getuser()}] ").strip() or getpass.getuser()
-    return {"by": by, "points": points, "notes": input("notes: ").strip()}
+    try:
+        with session.interrupts.at_once():
+            points = {
+                name: input(f"{text}? [y/N] ").strip().lower() in ("y", "yes") for name, text in questions.items()
+            }
+            by = input(f"your name [{getpass.getuser()}] ").strip() or getpass.getuser()
+            return {"by": by, "points": points, "notes": input("notes: ").strip()}
+    except (EOFError, errors.Cancelled) as stopped:
+        print()  # behind the question
+        if isinstance(stopped, errors.Cancelled):
+            raise
+        raise errors.UsageError(
+            "the answers ended before the questions: nothing was attested", remedy="doit attest MODEL --json FILE"
+        ) from None
 
 
 def observe(session: Session, subject: Subject) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from doit.cmd_base import Command
 
 from buildlib import errors
 from buildlib.core.catalog import Device
+from buildlib.core.unknown_names import unknown_device, unknown_model
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.command_line import Spoken, chosen_device
 from buildlib.doit_parts.session import Session
 from buildlib.store import locks
-from buildlib.store.workspace import CATALOG_NAME, Workspace
+from buildlib.store.workspace import Workspace
 
 opt_debug = {"name": "debug", "short": "", "long": "debug", "type": bool, "default": False, "help": "show tracebacks"}
 opt_json = {"name": "json", "short": "", "long": "json", "type": bool, "default": False, "help": "for programs"}
@@ -36,6 +37,8 @@ class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
     """A command on a checkout. Subclasses write `work`; `writes` makes it hold the build lock."""
 
     writes: ClassVar[bool] = False
+    takes_words: ClassVar[bool] = True
+    """False where all is said by options."""
     own_options: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def get_options(self) -> Any:
@@ -52,6 +55,8 @@ class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
         """Runs `work`; an error becomes its text and its status, never a traceback."""
         workspace = Workspace(Path.cwd())
         try:
+            if pos_args and not self.takes_words:
+                raise self.wrong_words(pos_args)
             session = Session(workspace, chosen_device())
         except errors.UsageError as error:
             print(error.render(), file=sys.stderr)
@@ -70,18 +75,27 @@ class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
                     stop=session.cancel.is_set,
                 ):
                     return self.work(session, opt_values, pos_args)
-        except errors.BuildError as error:
-            if opt_values.get("debug"):
-                traceback.print_exc()
-            print(error.render(), file=sys.stderr)
-            return session.exit_status or error.exit_status
         except KeyboardInterrupt:
             return errors.EXIT_INTERRUPTED
         except BrokenPipeError:
             sys.stderr.close()
             return errors.EXIT_FAILED
+        except Exception as caught:  # noqa: BLE001 - whatever it is, a person gets its one line
+            told = caught if isinstance(caught, errors.BuildError) else errors.unforeseen(f"doit {self.name}", caught)
+            if opt_values.get("debug"):
+                traceback.print_exc()
+            print(told.render(), file=sys.stderr)
+            return session.exit_status or told.exit_status
         finally:
             restore()
+
+    def wrong_words(self, words: list[str], when: str = "") -> errors.UsageError:
+        """The error for words that the command would not listen to. when: where it takes them otherwise."""
+        name = self.get_name()
+        usage = f"doit {name} {self.doc_usage or ''}".rstrip()
+        return errors.UsageError(
+            f"doit {name} takes no {' '.join(words)} {when}".rstrip(), expected=usage, remedy=f"doit help {name}"
+        )
 
 
 def chosen_models(session: Session, arguments: list[str]) -> list[str]:
@@ -89,7 +103,7 @@ def chosen_models(session: Session, arguments: list[str]) -> list[str]:
     known = session.workspace.catalog.models
     for name in arguments:
         if name not in known:
-            raise unknown_model(name, list(known))
+            raise unknown_model(name, known)
     return arguments or list(known)
 
 
@@ -97,25 +111,8 @@ def known_device(session: Session, name: str) -> Device:
     """A device by its name. Raises UsageError."""
     devices = session.workspace.catalog.devices
     if name not in devices:
-        raise errors.UsageError(
-            f"no device is called {name!r}",
-            expected=f"one of {', '.join(sorted(devices))}",
-            remedy="devices are declared in models.yaml, under `devices:`",
-        )
+        raise unknown_device(name, devices)
     return devices[name]
-
-
-def unknown_model(name: str, known: list[str]) -> errors.UsageError:
-    """The error for a model that models.yaml does not have."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1)
-    return errors.UsageError(
-        f"no model is called {name!r}",
-        where=CATALOG_NAME,
-        expected=f"one of {', '.join(known)}" if known else "at least one model",
-        remedy=f"did you mean {near[0]!r}?" if near else None,
-    )
 
 
 def print_json(value: Any) -> None:

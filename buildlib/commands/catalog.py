@@ -14,6 +14,7 @@ from buildlib.console.table import columns
 from buildlib.core.catalog import Target
 from buildlib.core.manifests.catalog_release import NewCatalog, new_catalog
 from buildlib.core.manifests.manifest import BundleInfo
+from buildlib.core.unknown_names import unknown_target
 from buildlib.doit_parts.session import Session
 from buildlib.steps.publish import tinygrad_of
 from buildlib.steps.targets import open_target
@@ -67,7 +68,7 @@ class CatalogCommand(ProjectCommand):
             return planned
 
         made: list[NewCatalog] = []
-        print("\n".join(as_lines(make(target.manifests()))))
+        print(errors.printable("\n".join(as_lines(make(target.manifests())))))
         made[-1].require_decided()
         if not options["yes"]:
             print("Nothing was written; --yes begins it.")
@@ -86,9 +87,11 @@ def chosen_target(session: Session, arguments: list[str]) -> Target:
     if not arguments or arguments[0] != "new" or len(arguments) > 2:
         raise errors.UsageError("only a new catalog can be started", expected="doit catalog new [TARGET]")
     names = arguments[1:] or sorted({model.target for model in catalog.models.values() if model.target is not None})
-    if len(names) != 1 or names[0] not in catalog.targets:
+    if len(names) == 1 and names[0] not in catalog.targets:
+        raise unknown_target(names[0], catalog.targets)
+    if len(names) != 1:
         raise errors.UsageError(
-            f"no target is called {names[0]!r}" if len(names) == 1 else "it is not clear which target is meant",
+            "it is not clear which target is meant",
             expected=f"one of {', '.join(catalog.targets)}" if catalog.targets else "a target in models.yaml",
             remedy="doit catalog new TARGET",
         )

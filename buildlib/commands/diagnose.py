@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,18 @@ from buildlib import errors
 from buildlib.artifact.describe import describe_diagnosis, describe_finding
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.lines import Console
-from buildlib.core.diagnoses.diagnosis import diagnose
-from buildlib.core.verdicts.findings import Finding
+from buildlib.core.diagnoses.diagnosis import LONGEST, Diagnosis, diagnose
+from buildlib.core.flags import effective_profile, uses_own_profile
+from buildlib.core.stages import STAGES
+from buildlib.core.unknown_names import near
+from buildlib.core.verdicts.findings import Finding, warn
 from buildlib.core.verdicts.signals import judge_now, texts
+from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.services import open_services
 from buildlib.steps.signals import installed_at, look
 from buildlib.steps.world import read_observation
+from buildlib.store import files
 
 opt_log = {"name": "file", "short": "", "long": "file", "type": str, "default": "", "help": "read this log instead"}
 opt_stock = {
@@ -43,7 +49,7 @@ class DiagnoseCommand(ProjectCommand):
 
     name = "diagnose"
     doc_purpose = "name causes and remedies for what logs say"
-    doc_usage = "[MODEL ...]"
+    doc_usage = "[MODEL ...] | --file LOG | --compare-stock PATH [MODEL ...]"
     own_options = (opt_json, opt_log, opt_stock, opt_here)
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
@@ -52,6 +58,8 @@ class DiagnoseCommand(ProjectCommand):
             return compare_stock(session, Path(options["stock"]), arguments, options["json"])
         found: dict[str, list[Finding]] = {}
         if options["file"]:
+            if arguments:
+                raise self.wrong_words(arguments, "together with --file")
             logs = {options["file"]: read(Path(options["file"]))}
         else:
             logs = gathered(session, arguments)
@@ -60,7 +68,7 @@ class DiagnoseCommand(ProjectCommand):
                     there, findings = fetched(session, name)
                     logs |= there
                     found |= findings
-        diagnoses = {name: diagnose(text) for name, text in logs.items()}
+        diagnoses = {name: diagnosed(text, failed=FAILED in name) for name, text in logs.items()}
         if options["json"]:
             plain: dict[str, Any] = {name: msgspec.to_builtins(one) for name, one in diagnoses.items()}
             print_json(plain | {name: {"findings": msgspec.to_builtins(ones)} for name, ones in found.items()})
@@ -69,7 +77,11 @@ class DiagnoseCommand(ProjectCommand):
             print("There is no log to read: nothing failed here, and no compile has run.")
         for name, one in diagnoses.items():
             print(name)
-            print("\n".join(f"  {line}" for line in describe_diagnosis(one)))
+            if FAILED in name and not one.failures:
+                lines = logs[name].splitlines()
+            else:
+                lines = describe_diagnosis(one) if logs[name].strip() else ["empty: nothing was logged"]
+            print("\n".join(f"  {line}" for line in lines))
         for name, findings_ in found.items():
             print(name)
             lines = [line for finding in findings_ for line in describe_finding(finding)]
@@ -77,23 +89,56 @@ class DiagnoseCommand(ProjectCommand):
         return 0
 
 
+FAILED = ", failed "
+"""In the name of what was said by a step that failed, or by a device that was not reached."""
+
+
+def diagnosed(text: str, *, failed: bool) -> Diagnosis:
+    """What a log says; one that is a failure by itself says at least that."""
+    found = diagnose(text)
+    if failed and not found.failures and found.unknown is None:
+        return msgspec.structs.replace(found, unknown=text)
+    return found
+
+
 def read(path: Path) -> str:
-    """A log's text. Raises UsageError."""
+    """A log's text, of a long one its end. Raises UsageError."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        if (odd := files.special(path)) and "FIFO" not in odd:  # what a shell's <(command) names is one
+            raise errors.UsageError("no log", where=str(path), got=odd, remedy="name a file")
+        with path.open("rb") as file:
+            if file.seekable():
+                file.seek(max(0, path.stat().st_size - LONGEST))
+            text = b""
+            while block := file.read(LONGEST):
+                text = (text + block)[-LONGEST:]
+        return text.decode("utf-8", "replace")
     except OSError as error:
-        raise errors.UsageError(f"the log cannot be read: {error.strerror}", where=str(path)) from error
+        raise errors.UsageError(
+            f"the log cannot be read: {error.strerror}",
+            where=str(path),
+            remedy=f"correct the path{_among(path)}, or let `doit diagnose MODEL` find the logs itself",
+        ) from error
+
+
+def _among(path: Path) -> str:
+    """The file of its folder that was probably meant, as a part of a sentence."""
+    try:
+        meant = near(path.name, [file.name for file in path.parent.iterdir() if file.is_file()])
+    except OSError:
+        return ""
+    return f" (did you mean {path.with_name(meant)}?)" if meant else ""
 
 
 def gathered(session: Session, arguments: list[str]) -> dict[str, str]:
     """The logs that this workstation has of each model: failed attempts, the last compile, the last validation."""
     found: dict[str, str] = {}
     for name in chosen_models(session, arguments):
-        for stage in ("source", "upload", "compile", "pull", "verify", "install", "validate", "publish", "confirm"):
-            attempt = session.workspace.receipts.attempt(stage, name)
+        for stage in STAGES:
+            attempt = session.workspace.receipts.attempt(stage.name, name)
             if attempt is not None:
-                found[f"{name} {stage}, failed {attempt.finished}"] = attempt.error
-        for log in (session.workspace.compile_log(name), session.workspace.compile_log(name).with_name("validate.log")):
+                found[f"{name} {stage.name}{FAILED}{attempt.finished}"] = attempt.error
+        for log in sorted(session.workspace.compile_log(name).parent.glob("*.log")):
             if log.is_file():
                 found[f"{name} {session.workspace.relative(log)}"] = read(log)
     return found
@@ -108,9 +153,24 @@ def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list
     except errors.Cancelled:
         raise
     except errors.BuildError as error:
-        return {f"{name} on {device}, which was not asked": error.headline()}, {}
+        return {f"{name} on {device}, which was not asked{FAILED}now": error.render()}, {}
     logs = {f"{name} on {device}: {what}": text for what, text in texts(seen).items()}
     return logs, {f"{name} on {device}: signals": list(judge_now(seen, installed_at(seen)))}
+
+
+def other_profile(subject: Subject) -> Iterator[Finding]:
+    """What to know of a comparison for a device that compiles with another profile than the model's own."""
+    if uses_own_profile(subject.model, subject.device):
+        return
+    used = effective_profile(subject.catalog, subject.model, subject.device).name
+    yield warn(
+        "other_profile",
+        f"{subject.device.name} compiles {subject.model.name} with another profile; its own is compared here",
+        expected=f"a device that compiles with profile {subject.model.profile}",
+        found=f"{subject.device.name}, profile {used}",
+        guide="18",
+        remedy="doit diagnose --compare-stock PATH device=NAME compares that device's tinygrad too",
+    )
 
 
 def compare_stock(session: Session, tree: Path, arguments: list[str], as_json: bool) -> int:
@@ -123,8 +183,9 @@ def compare_stock(session: Session, tree: Path, arguments: list[str], as_json: b
     for name in chosen_models(session, arguments):
         subject = session.subject(name)
         ours = our_toolchain(subject, read_observation(session.workspace, subject.device.name))
+        told = [*other_profile(subject)]
         for stock in stocks:
-            found[f"{name} against {stock.name}"] = list(compare_toolchains(ours, stock))
+            found[f"{name} against {stock.name}"] = [*told, *compare_toolchains(ours, stock)]
     if as_json:
         print_json({name: msgspec.to_builtins(findings) for name, findings in found.items()})
     else:

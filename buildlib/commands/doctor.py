@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from buildlib import errors
 from buildlib.commands.base import ProjectCommand, known_device, opt_json, print_json
 from buildlib.console.lines import Console
 from buildlib.core.catalog import Device, Model
-from buildlib.core.doctor import COMPILE_SPACE, SPARE, Line, examine
+from buildlib.core.doctor import COMPILE_SPACE, SPARE, Line, examine, unheard_flags
+from buildlib.core.flags import effective_flags
 from buildlib.doit_parts.session import Session
 from buildlib.steps import preflight
 from buildlib.steps.context import Services
+from buildlib.steps.readiness import unheard_text
 from buildlib.steps.services import open_services
 from buildlib.steps.world import FileWorld
 
@@ -72,7 +74,22 @@ def lines_of(session: Session, services: Services, device: Device) -> list[Line]
     seen = preflight.record(services, device, answer)
     text = preflight.toolchain_text(seen)
     need = space_needed(session, models)
-    return list(examine(device, catalog.profiles[own], answer, now=time.time(), toolchain_text=text, need=need))
+    lines = examine(device, catalog.profiles[own], answer, now=time.time(), toolchain_text=text, need=need)
+    return [*lines, *unheard_lines(session, models, answer.get("heard"))]
+
+
+def unheard_lines(session: Session, models: list[Model], heard: list[str] | None) -> list[Line]:
+    """A line for each flag of the models that the device's tinygrad would ignore without a word."""
+    found: dict[str, Line] = {}
+    for model in models:
+        subject = session.subject(model.name)
+        for name in unheard_flags(effective_flags(subject.catalog, model, subject.device), heard):
+            text = unheard_text(subject, name)
+            level: Literal["note", "BAD"] = "BAD" if model.strict_flags else "note"
+            found.setdefault(
+                text, Line(level, text, "correct or unset it; every compile goes on without it until then")
+            )
+    return list(found.values())
 
 
 def space_needed(session: Session, models: list[Model]) -> int:

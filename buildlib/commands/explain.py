@@ -55,7 +55,8 @@ def as_lines(subject: Subject, judged: dict[str, Judgement], world: FileWorld) -
             continue
         last = world.latest(subject, judgement.stage)
         since = f" (last done {last.finished})" if last else ""
-        lines.append(f"{subject.model.name} {judgement.stage} is {judgement.state}{since}: {judgement.reason}")
+        told = f"is {judgement.state}" if judgement.is_only_changed else judgement.told()
+        lines.append(f"{subject.model.name} {judgement.stage} {told}{since}")
         rows = [
             [
                 f"  {wording.subject_of(change)}",

@@ -10,8 +10,11 @@ import msgspec
 
 from buildlib.commands.base import ProjectCommand, opt_yes
 from buildlib.commands.gc_device import collect_on_device
+from buildlib.core.freshness import judge_model
 from buildlib.core.receipt import Receipt
+from buildlib.core.world import DeviceSeen, Subject
 from buildlib.doit_parts.session import Session
+from buildlib.steps.world import FileWorld
 from buildlib.store import leftovers
 from buildlib.store.workspace import Workspace
 
@@ -41,6 +44,7 @@ class GcCommand(ProjectCommand):
     doc_usage = "[--device NAME] [--yes]"
     own_options = (opt_yes, opt_device)
     writes = True
+    takes_words = False
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """Lists or removes."""
@@ -74,9 +78,8 @@ def collect(workspace: Workspace) -> list[Garbage]:
     models = workspace.catalog.models
     owned = {*models, *(model.was for model in models.values() if model.was)}
     receipts = list(workspace.receipts.all())
-    orphans = [
-        receipt for receipt in receipts if receipt.model not in owned and not _claimed(workspace, receipt, owned)
-    ]
+    claimed = _claimed(workspace, owned)
+    orphans = [receipt for receipt in receipts if receipt.model not in owned and receipt.key not in claimed]
     kept = [receipt for receipt in receipts if receipt not in orphans]
     found = [
         Garbage(path, _size(path), f"artifacts of {path.name}, which models.yaml does not have")
@@ -106,9 +109,16 @@ def collect(workspace: Workspace) -> list[Garbage]:
     return found
 
 
-def _claimed(workspace: Workspace, receipt: Receipt, owned: set[str]) -> bool:
-    """A receipt that another model made counts for those whose latest key it is."""
-    return any(receipt.key in workspace.receipts.latest(name).values() for name in owned)
+def _claimed(workspace: Workspace, owned: set[str]) -> set[str]:
+    """Keys that models of models.yaml have now, or had last: whoever made their receipts, they count for these."""
+    claimed = {key for name in owned for key in workspace.receipts.latest(name).values()}
+    catalog = workspace.catalog
+    seen: dict[str, DeviceSeen] = {}
+    for model in catalog.models.values():
+        for device in catalog.devices.values():
+            judged = judge_model(Subject(catalog, model, device), FileWorld(workspace, seen))
+            claimed |= {judgement.key for judgement in judged.values() if judgement.key is not None}
+    return claimed
 
 
 def _blobs_of(receipt: Receipt) -> set[str]:

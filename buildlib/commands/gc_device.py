@@ -8,10 +8,9 @@ from buildlib.commands.base import known_device
 from buildlib.console.lines import Console
 from buildlib.core.catalog import Device
 from buildlib.doit_parts.session import Session
-from buildlib.steps.compile_job import shipped_path
 from buildlib.steps.preflight import files_of_ours, sconscript_path
+from buildlib.steps.scripts import compile_script, harness_script, iqpilot_script, selector_script, shipped_path
 from buildlib.steps.services import open_services
-from buildlib.steps.world import compile_scripts, digest_of, harness_scripts
 
 WORDS = {"upload": "file sent there", "part": "unfinished file", "job": "ended job", "backup": "spare backup"}
 
@@ -37,15 +36,13 @@ def needed_on(session: Session, device: Device) -> dict[str, Any]:
     """What the models of a device need there: files, artifact names, jobs."""
     workspace = session.workspace
     models = [model for model in workspace.catalog.models.values() if session.device_of(model).name == device.name]
-    scripts = {
-        shipped_path(device, digest_of(together), path)
-        for model in models
-        for together in (compile_scripts(model.kind), harness_scripts(model.kind))
-        for path, _ in together
-    }
+    scripts = [script(model.kind) for model in models for script in (compile_script, harness_script)]
+    if models:
+        scripts += [iqpilot_script(), selector_script()]
+    sent = {shipped_path(device, script, file) for script in scripts for file in script}
     latest = [workspace.receipts.latest(model.name).get(f"compile@{device.name}") for model in models]
     return {
-        "keep_files": [*files_of_ours(device, models), sconscript_path(device), *scripts],
+        "keep_files": [*files_of_ours(device, models), sconscript_path(device), *sent],
         "keep_names": [name for model in models for name in model.artifacts.values()],
         "keep_jobs": [key for key in latest if key],
     }

@@ -44,7 +44,7 @@ class Added:
         lines = [
             f"{CATALOG_NAME}:{self.line}: added {model.name}, a {model.kind}",
             f"  display name  {model.display_name}",
-            f"  folder        model-{model.folder}",
+            f"  folder        model-{model.folder}, in the models repository",
             f"  artifact      {artifacts}",
         ]
         lines += [f"  locked        {role} at {pin.commit[:12]} in {LOCK_NAME}" for role, pin in self.pins.items()]
@@ -74,6 +74,8 @@ def add_model(
         raise UsageError("this name cannot be taken", where=name, expected=wrong, remedy="choose another name")
     if not texts:
         raise UsageError("nothing to make it from", where=name, expected="doit new NAME FILE|URL|REPOSITORY#REF:PATH")
+    if twice := next((text for number, text in enumerate(texts) if text in texts[:number]), None):
+        raise UsageError("two parts of a model are the same file", where=twice, remedy="name each part once")
     incoming = workspace.state / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=incoming) as directory:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from buildlib.commands.base import ProjectCommand, opt_json, print_json, unknown_model
+from buildlib.commands.base import ProjectCommand, opt_json, print_json
 from buildlib.console.table import columns
 from buildlib.core import freshness
+from buildlib.core.catalog import Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import BY_NAME, STAGES, Stage, wanted
+from buildlib.core.unknown_names import unknown_device, unknown_model, unknown_task
+from buildlib.core.wording import change_of
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
-from buildlib.errors import UsageError
 from buildlib.steps.world import FileWorld
 
 
@@ -45,7 +48,7 @@ class PlanCommand(ProjectCommand):
 
 def goals(session: Session, arguments: list[str]) -> dict[str, tuple[Stage, ...]]:
     """The stages that a command line asks of each model: `nopp`, `compile`, `compile:nopp`; nothing means all."""
-    models = session.workspace.catalog.models
+    models, devices = session.workspace.catalog.models, session.workspace.catalog.devices
     asked: dict[str, tuple[Stage, ...]] = {}
     for argument in arguments or list(models):
         stage, _, model = argument.partition(":")
@@ -54,14 +57,45 @@ def goals(session: Session, arguments: list[str]) -> dict[str, tuple[Stage, ...]
         elif stage in BY_NAME:
             if model and model not in models:
                 raise unknown_model(model, list(models))
-            stages, names = STAGES[: [row.name for row in STAGES].index(stage) + 1], [model] if model else list(models)
+            stages, names = upto(stage), [model] if model else list(models)
         elif stage == "preflight":
+            if model and model not in devices:
+                raise unknown_device(model, devices)
             continue
+        elif (made := made_by(argument, models.values())) is not None:
+            stages, names = upto("pull"), [made]
         else:
-            raise UsageError(f"{argument!r} is no task", remedy="`doit list --all` shows all tasks")
+            tasks = [*models, *(f"{row}{each}" for row in BY_NAME for each in ("", *(f":{name}" for name in models)))]
+            raise unknown_task(argument, tasks, "task or artifact")
         for name in names:
             asked[name] = max(asked.get(name, ()), stages, key=len)
     return asked
+
+
+def upto(stage: str) -> tuple[Stage, ...]:
+    """A stage and those before it."""
+    return STAGES[: [row.name for row in STAGES].index(stage) + 1]
+
+
+def made_by(path: str, models: Iterable[Model]) -> str | None:
+    """The model that a path names an artifact of, as `doit PATH` takes it."""
+    for model in models:
+        if path.removesuffix(".sha256") in (f"artifacts/{model.name}/{name}" for name in model.artifacts.values()):
+            return model.name
+    return None
+
+
+SHOWN = 3
+"""Of a step's changes so many are told; `doit explain` tells all."""
+
+
+def why(judgement: Judgement) -> str:
+    """The reason for a step in one line."""
+    if judgement.is_only_changed:
+        left = len(judgement.changes) - SHOWN
+        told = "; ".join(change_of(change) for change in judgement.changes[:SHOWN])
+        return f"{told}; and {left} more" if left > 0 else told
+    return f"failed at {judgement.tried}: {judgement.reason}" if judgement.tried else judgement.reason
 
 
 def as_lines(plans: list[tuple[Subject, list[Judgement]]], world: FileWorld) -> list[str]:
@@ -74,8 +108,7 @@ def as_lines(plans: list[tuple[Subject, list[Judgement]]], world: FileWorld) -> 
         following = [judgement.stage for judgement in todo if judgement.reason.startswith("follows")]
         for judgement in own:
             what = "restore" if judgement.restorable else judgement.stage
-            more = "".join(f"; {change}" for change in judgement.changes[1:3])
-            rows.append([subject.model.name, what, f"{judgement.reason}{more}"])
+            rows.append([subject.model.name, what, why(judgement)])
         if following:
             rows.append([subject.model.name, ", ".join(following), "follow"])
         for judgement in todo:

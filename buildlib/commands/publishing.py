@@ -28,7 +28,7 @@ def plan_publish(session: Session, name: str) -> Iterator[str]:
         request = make_request(session.workspace, subject, RunOptions())
         state = open_target(session.workspace, target_of(subject)).inspect(request)
     except errors.BuildError as error:
-        yield error.headline()
+        yield error.render()
     else:
         yield from _state_lines(state)
     for obstacle in missing:
@@ -38,11 +38,15 @@ def plan_publish(session: Session, name: str) -> Iterator[str]:
 def _state_lines(state: TargetState) -> Iterator[str]:
     yield state.summary
     for change in state.files:
-        old = f"{change.old_size / 1e6:.1f} -> " if change.old_size is not None else ""
-        new = f"{change.new_size / 1e6:.1f} MB" if change.new_size is not None else "removed"
+        old = f"{_size(change.old_size)} -> " if change.old_size is not None else ""
+        new = _size(change.new_size) if change.new_size is not None else "removed"
         sign = "A" if change.old_size is None else "D" if change.new_size is None else "M"
         yield f"  {sign} {change.path}  {old}{new} ({change.storage})"
     yield from (f"  {line}" for line in state.diff.splitlines())
     yield f"  {state.message}"
     for check in state.refused:
         yield f"Not yet: {check.what}. {check.remedy or ''}".rstrip()
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count} bytes"

@@ -21,8 +21,9 @@ class RebuildCommand(RunCommand):
     def execute(self, opt_values: Any, pos_args: list[str]) -> int:
         """As `doit --always MODEL`."""
         if not pos_args:
-            print("doit rebuild: expected the names of the models to rebuild, got none", file=sys.stderr)
-            return UsageError.exit_status
+            error = UsageError("no model was named", expected="doit rebuild MODEL ...")
+            print(error.render(), file=sys.stderr)
+            return error.exit_status
         opt_values["always"] = True
         return super().execute(opt_values, pos_args)
 

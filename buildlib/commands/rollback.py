@@ -28,7 +28,7 @@ class RollbackCommand(ProjectCommand):
         for name in chosen_models(session, arguments):
             subject = session.subject(name)
             for artifact in subject.model.artifacts.values():
-                done = services.link(subject.device).call("rollback", name=artifact)
+                done = services.link(subject.device).call("rollback", name=artifact, model=name)
                 if done["sha256"]:
                     observe_files(session.workspace, subject.device.name, {done["active"]: done["sha256"]})
                 print(f"{name}: {done['active']} is {done['sha256'][:12]} again, from {done['backup']}")

@@ -28,6 +28,7 @@ class SandboxCommand(ProjectCommand):
     doc_purpose = "make a models repository with its own origin and server to practise publishing on"
     own_options = (opt_serve,)
     writes = True
+    takes_words = False
 
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """Makes the sandbox, or says that it is there."""

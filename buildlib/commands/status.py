@@ -68,7 +68,7 @@ def first_reason(judged: dict[str, Judgement]) -> str | None:
     """Why the first stage that is not done is not."""
     for judgement in judged.values():
         if not judgement.done:
-            return f"{judgement.stage} {judgement.state}: {judgement.reason}"
+            return f"{judgement.stage} {judgement.told()}"
     assumed = next((judgement for judgement in judged.values() if judgement.state is State.ASSUMED), None)
     return f"assumed: {assumed.reason}" if assumed else None
 

@@ -8,7 +8,8 @@ import threading
 import time
 from typing import IO
 
-from buildlib.core.plain_text import one_line, plain
+from buildlib.core.plain_text import one_line
+from buildlib.errors import printable
 
 EVERY = 0.1
 """Seconds between two redraws of the live line."""
@@ -30,7 +31,7 @@ class Console:
         """A line that stays."""
         with self._lock:
             self._wipe()
-            self._out.write(f"{subject:<12}{stage:<10} {plain(text)}\n")
+            self._out.write(f"{subject:<12}{stage:<10} {printable(text)}\n")
             self._out.flush()
 
     def progress(self, subject: str, stage: str, done: int, total: int | None, text: str = "") -> None:
@@ -52,13 +53,12 @@ class Console:
 
     def warning(self, subject: str, text: str) -> None:
         """Printed at once, and kept for the summary."""
-        text = plain(text)
         with self._lock:
             if (subject, text) in self.warnings:
                 return
             self.warnings.append((subject, text))
             self._wipe()
-            self._out.write(f"{subject:<12}warning    {text}\n")
+            self._out.write(f"{subject:<12}warning    {printable(text)}\n")
             self._out.flush()
 
     def close(self) -> None:

@@ -198,6 +198,11 @@ class Catalog(Value, frozen=True, kw_only=True):
     targets: Mapping[str, Target]
     lines: Mapping[str, int] = {}
 
+    def source_line(self, model: Model, role: str) -> str:
+        """The line that names a model's ONNX of one role, in the short form or by role."""
+        short, by_role = f"models.{model.name}.source", f"models.{model.name}.sources.{role}"
+        return self.line(short if short in self.lines else by_role)
+
     def line(self, path: str) -> str:
         """`models.yaml:12` for the nearest known parent of a dotted path."""
         while path and path not in self.lines:

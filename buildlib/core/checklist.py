@@ -68,7 +68,7 @@ def _stage(
     judgement = judged[stage]
     if judgement.state is State.FRESH and judgement.receipt is not None:
         return text, True, f"{judgement.receipt.finished}  {evidence(judgement.receipt.result)}".rstrip()
-    return text, False, f"{stage} {judgement.state}: {judgement.reason}"
+    return text, False, f"{stage} {judgement.told()}"
 
 
 def _harness(result: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from buildlib.core import stages
 from buildlib.core.key import KEY_FORMAT, Difference, differences, step_key
 from buildlib.core.receipt import Receipt
 from buildlib.core.stages import NotKnowable, Stage, Upstream
-from buildlib.core.wording import short, subject_of
+from buildlib.core.wording import change_of
 from buildlib.core.world import Subject, World
 
 
@@ -31,6 +31,10 @@ class State(StrEnum):
     NEVER = "never"
 
 
+NEVER_DONE = "never done"
+"""Reason of a step that nothing speaks against but that it was not done yet."""
+
+
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A step's state, and why. key is None where it cannot be known before another step ran."""
 
@@ -41,6 +45,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None = None
     reason: str = ""
     remedy: str | None = None
+    tried: str = ""
+    """When it failed with this key, where it did."""
     changes: tuple[Difference, ...] = ()
     restorable: bool = False
     """The recorded bytes can be brought back without doing the work again."""
@@ -49,6 +55,17 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     def done(self) -> bool:
         """True when nothing needs to run."""
         return self.state in (State.FRESH, State.ASSUMED)
+
+    @property
+    def is_only_changed(self) -> bool:
+        """True where the reason is no other than its changes: who lists those need not tell it."""
+        return self.state is State.STALE and bool(self.changes) and self.reason.startswith(change_of(self.changes[0]))
+
+    def told(self) -> str:
+        """State and reason as one sentence goes on: `is stale: ...`, `was never done`, `failed at TIME: ...`."""
+        reason = "" if self.reason in ("", NEVER_DONE) else f": {self.reason}"
+        head = {State.NEVER: "was never done", State.FAILED: f"failed at {self.tried}" if self.tried else "failed"}
+        return head.get(self.state, f"is {self.state}") + reason
 
 
 def judge_model(subject: Subject, world: World, upto: Sequence[Stage] = stages.STAGES) -> dict[str, Judgement]:
@@ -106,14 +123,15 @@ def _stale(
     subject: Subject, stage: Stage, key: str, parts: dict[str, Any], last: Receipt | None, world: World
 ) -> Judgement:
     changes = tuple(differences(last.parts, parts)) if last is not None else ()
-    attempt = world.attempt(subject, stage.name)
+    attempt, tried = world.attempt(subject, stage.name), ""
     if attempt is not None and attempt.key == key:
         state, reason = State.FAILED, attempt.error.splitlines()[0] if attempt.error else "failed"
+        tried = attempt.finished
     elif last is None:
-        state, reason = State.NEVER, "never done"
+        state, reason = State.NEVER, NEVER_DONE
     else:
         state, reason = State.STALE, _first_reason(stage, last, changes)
-    return Judgement(stage=stage.name, state=state, key=key, parts=parts, reason=reason, changes=changes)
+    return Judgement(stage=stage.name, state=state, key=key, parts=parts, reason=reason, changes=changes, tried=tried)
 
 
 def _first_reason(stage: Stage, last: Receipt, changes: tuple[Difference, ...]) -> str:
@@ -121,8 +139,7 @@ def _first_reason(stage: Stage, last: Receipt, changes: tuple[Difference, ...]) 
         return f"the tool changed: keys of format {KEY_FORMAT} instead of {last.key_format}, so all is rebuilt"
     if changes:
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-        first = changes[0]
-        return f"{subject_of(first)}: {short(first.before)} -> {short(first.after)}{more}"
+        return f"{change_of(changes[0])}{more}"
     if last.version != stage.version:
         return f"the tool changed: step {stage.name} is version {stage.version}, was {last.version}"
     return "its receipt is gone"

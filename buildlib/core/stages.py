@@ -64,13 +64,18 @@ def onnx_digests(upstream: Upstream) -> dict[str, str]:
 
 
 def compile_arguments(model: Model, expected: str) -> dict[str, Any]:
-    """What the compile script is told (guide, section 5), as part of the key. Sizes are [width, height] in pixels."""
+    """What the compile script is told (guide, section 5), as part of the key. Sizes are [width, height] in pixels.
+
+    Of a split model neither warps nor queues are captured: cameras and frame skip change nothing of it; but the same
+    ONNX files make one artifact for all roles, or one a role.
+    """
+    always = {"kind": model.kind, "model_size": list(model.model_size), "expected_device": expected}
+    if model.kind != "supercombo":
+        return {**always, "artifacts": sorted(model.artifacts)}
     return {
-        "kind": model.kind,
-        "model_size": list(model.model_size),
+        **always,
         "camera_resolutions": [list(size) for size in model.camera_resolutions],
         "frame_skip": model.frame_skip,
-        "expected_device": expected,
     }
 
 
@@ -93,7 +98,8 @@ def _source_parts(subject: Subject, upstream: Upstream, world: World) -> dict[st
     for role in subject.model.sources:
         seen = world.source(subject, role)
         if seen.content is None:
-            raise NotKnowable(seen.problem or "the source has not been looked at", seen.remedy)
+            problem = seen.problem or "the source has not been looked at"
+            raise NotKnowable(f"{subject.catalog.source_line(subject.model, role)}: {problem}", seen.remedy)
         contents[role] = dict(seen.content)
     return {"onnx": contents, "kind": subject.model.kind}
 

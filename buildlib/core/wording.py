@@ -12,6 +12,7 @@ _ARGUMENTS = {
     "camera_resolutions": "camera resolutions",
     "expected_device": "expected device",
     "kind": "kind",
+    "artifacts": "artifacts",
 }
 
 
@@ -52,6 +53,11 @@ def subject_of(difference: Difference) -> str:
     return difference.path.replace(".", " ")
 
 
+def change_of(difference: Difference) -> str:
+    """A difference as one clause: `frame skip: 4 -> 2`."""
+    return f"{subject_of(difference)}: {short(difference.before)} -> {short(difference.after)}"
+
+
 def place_of(difference: Difference, catalog: Catalog, model: Model, device: Device) -> str:
     """Where the present value comes from: a line of models.yaml, or the device."""
     area, _, rest = difference.path.partition(".")
@@ -64,9 +70,11 @@ def place_of(difference: Difference, catalog: Catalog, model: Model, device: Dev
     if area == "arguments":
         setting = rest.partition(".")[0]
         own, shared = f"models.{model.name}.{setting}", f"defaults.{setting}"
+        if setting == "artifacts" and own not in catalog.lines:
+            own = f"models.{model.name}.artifact"
         return catalog.line(shared if own not in catalog.lines and shared in catalog.lines else own)
     if area == "onnx":
-        return catalog.line(f"models.{model.name}.source")
+        return catalog.source_line(model, rest.partition(".")[0])
     if area in ("toolchain", "unit"):
         return f"device {device.name}"
     if area == "script":

@@ -9,7 +9,7 @@ import io
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO
@@ -18,7 +18,7 @@ import msgspec
 
 from buildlib import errors
 from buildlib.core.catalog import Device
-from buildlib.device import transfer
+from buildlib.device import small_files, transfer
 from buildlib.device.bundle import BOOT, framed_sources
 from buildlib.device.conversation import Conversation, Json, error_of, silence_of
 from buildlib.device.transfer import Progress
@@ -93,6 +93,13 @@ class DeviceLink:
         Resumes after a lost link. Raises InputChanged when the local file is not what sha256 says, else as `call`.
         """
         return transfer.push(self, local, remote, sha256=sha256, on_progress=on_progress, mode=mode)
+
+    def push_small(self, files: Mapping[str, tuple[Path, str]]) -> None:
+        """Brings small texts to the device, {remote: (local, sha256)}: one round trip, and one more if some are new.
+
+        Raises InputChanged when a local file is not what its sha256 says, else as `call`.
+        """
+        small_files.push(self, files)
 
     def fetch(self, remote: str, local: Path, *, sha256: str, size: int, on_progress: Progress | None = None) -> None:
         """Brings a file from the device to `local`: a part file beside it, resumed, length and sha256 checked, renamed.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from buildlib.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
+from buildlib.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Cancelled
 
 
 class Interrupts:
@@ -38,3 +39,19 @@ class Interrupts:
                 signal.signal(number, handler)
 
         return undo
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """While a person is asked nothing has to be brought to an end first: a signal raises Cancelled at once."""
+
+        def raised(number: int, frame: FrameType | None) -> None:
+            self.exit_status = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED
+            self.cancel.set()
+            raise Cancelled("stopped on request")
+
+        former = {number: signal.signal(number, raised) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)

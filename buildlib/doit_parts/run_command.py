@@ -11,6 +11,7 @@ from doit.cmd_run import Run
 from doit.exceptions import InvalidCommand
 
 from buildlib import errors
+from buildlib.core.unknown_names import unknown_task
 from buildlib.doit_parts import idle
 from buildlib.doit_parts.command_line import Spoken, chosen_device
 from buildlib.doit_parts.interrupts import Interrupts
@@ -177,7 +178,8 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         try:
             self.control.process(self.sel_tasks)
         except InvalidCommand as invalid:
-            raise unknown_task(str(invalid.not_found), list(self.control.tasks)) from None
+            tasks = list(self.control.tasks)
+            raise unknown_task(str(invalid.not_found), tasks, "command, task or artifact") from None
         if single:
             self._drop_dependencies()
         chosen = self.reporters[reporter] if isinstance(reporter, str) else reporter
@@ -198,9 +200,18 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
                 stream.close()
 
     def _drop_dependencies(self) -> None:
-        """Of what comes before a task the look at its devices alone stays: no step acts on yesterday's observation."""
+        """Of what comes before a task the look at its devices alone stays: no step acts on yesterday's observation.
+
+        Raises UsageError for a name that is no step but all steps of a model: without them nothing is left of it.
+        """
         for name in self.control.selected_tasks:
             task = self.control.tasks[name]
+            if not task.actions and not task.has_subtask:
+                raise errors.UsageError(
+                    f"{name} is no single step: -s does the named steps without those before them",
+                    expected=f"a step, such as compile:{name}",
+                    remedy="doit" if self.sel_default_tasks else f"doit {name}",
+                )
             for inner in [self.control.tasks[dep] for dep in task.task_dep] if task.has_subtask else [task]:
                 inner.task_dep = self._looks_before(inner.name) if inner.actions else []
 
@@ -224,17 +235,6 @@ def is_plain(opt_values: Any, pos_args: list[str]) -> bool:
         and opt_values.get("reporter") == "lines"
         and opt_values.get("outfile") is sys.stdout
         and set(doit_cmd._CMDLINE_VARS or ()) <= {"device"}
-    )
-
-
-def unknown_task(name: str, tasks: list[str]) -> errors.UsageError:
-    """The error for a name on the command line that is no task."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, tasks, 1)
-    return errors.UsageError(
-        f"{name!r} is no command, task or artifact",
-        remedy=f"did you mean {near[0]!r}?" if near else "`doit list --all` shows all tasks, `doit help` all commands",
     )
 
 

@@ -10,6 +10,7 @@ from buildlib.core import freshness
 from buildlib.core.catalog import Device, Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import wanted
+from buildlib.core.unknown_names import unknown_device
 from buildlib.core.world import DeviceSeen, Subject
 from buildlib.doit_parts.interrupts import Interrupts
 from buildlib.errors import DeviceError, UsageError
@@ -52,11 +53,7 @@ class Session:
         name = self.chosen_device or model.device
         if name is not None:
             if name not in devices:
-                raise UsageError(
-                    f"no device is called {name!r}",
-                    expected=f"one of {', '.join(sorted(devices))}",
-                    remedy="doit device=NAME with a name from `devices:` in models.yaml",
-                )
+                raise unknown_device(name, devices)
             return devices[name]
         fitting = [device for device in devices.values() if set(model.tags) <= set(device.tags)]
         if not fitting:

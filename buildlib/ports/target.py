@@ -169,8 +169,11 @@ class Target(Protocol):
         """
         ...
 
-    def abandon(self, model: Model) -> str | None:
-        """Drops a publication that did not reach the remote; what it was, or None where there was none."""
+    def abandon(self, model: Model, *, sure: bool = False) -> str | None:
+        """Drops a publication that did not reach the remote; what it was, or None where there was none (any more).
+
+        sure: only where the remote says so. Raises TargetError where it does not answer then.
+        """
         ...
 
     def unpublish(self, model: Model, message: str, events: Events = ..., cancel: Event | None = None) -> Published:

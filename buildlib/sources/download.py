@@ -33,8 +33,14 @@ TIMEOUT = 30.0
 PATIENCE = 4
 """Tries in a row without a new byte."""
 MOST_TRIES = 64
+SLOWEST = 100
+"""Bytes a second. What comes slower, over a whole MEASURED, is a connection kept busy and no download."""
+MEASURED = 60.0
+"""Seconds."""
 _RETRY = {408, 425, 429, 500, 502, 503, 504}
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_NUMBER = r"[0-9]{1,18}"
+_RANGE = re.compile(rf"bytes ({_NUMBER})-({_NUMBER})/({_NUMBER}|\*)")
+_RANGE_TOTAL = re.compile(rf"bytes \*/({_NUMBER})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +64,17 @@ class _Broken(Exception):
 
 def download(wanted: Wanted, into: Path, context: SourceContext) -> tuple[int, str]:
     """Makes `into` the wanted content; its size in bytes and sha256. What came before stays in `NAME.part` on every
-    failure but a wrong hash. Raises SourceError, SourceUnavailable, Cancelled.
+    failure but a wrong hash and a file too large. Raises SourceError, SourceUnavailable, Cancelled.
     """
     part = into.with_name(into.name + ".part")
     into.parent.mkdir(parents=True, exist_ok=True)
     if wanted.sha256 is None:
         part.unlink(missing_ok=True)
-    resumed = _size(part) > 0
-    size, sha256 = _complete(wanted, part, context)
-    if sha256 != wanted.sha256 and resumed:
-        part.unlink(missing_ok=True)
-        size, sha256 = _complete(wanted, part, context)
+    for _ in range(PATIENCE):
+        size, sha256, pieced = _complete(wanted, part, context)
+        if sha256 == wanted.sha256 or not pieced:
+            break
+        part.unlink(missing_ok=True)  # pieces of two files, it may be: only one that came whole says what is there
     if wanted.sha256 is not None and sha256 != wanted.sha256:
         error = _wrong_hash(wanted, part, size, sha256)
         part.unlink(missing_ok=True)
@@ -78,8 +84,8 @@ def download(wanted: Wanted, into: Path, context: SourceContext) -> tuple[int, s
     return size, sha256
 
 
-def _complete(wanted: Wanted, part: Path, context: SourceContext) -> tuple[int, str]:
-    """Brings the part to its whole length, over as many connections as it takes."""
+def _complete(wanted: Wanted, part: Path, context: SourceContext) -> tuple[int, str, bool]:
+    """Brings the part to its whole length, over as many connections as it takes; True where they were several."""
     idle = 0
     for _ in range(MOST_TRIES):
         context.check_cancelled()
@@ -94,7 +100,7 @@ def _complete(wanted: Wanted, part: Path, context: SourceContext) -> tuple[int, 
                 raise _gave_up(wanted, part, str(error)) from None
             _wait(wanted.pause * 2**idle, context)
             continue
-        return _size(part), files.hash_file(part)
+        return _size(part), files.hash_file(part), before > 0
     raise _gave_up(wanted, part, "the connection keeps breaking")
 
 
@@ -141,6 +147,10 @@ def _once(wanted: Wanted, part: Path, context: SourceContext) -> None:
         raise _Broken(f"silent for {wanted.timeout:g} s") from None
     except (http.client.HTTPException, OSError) as error:
         raise _Broken(f"the connection broke ({type(error).__name__})") from None
+    except ValueError as error:  # a name of a host that none can have, a header that is none
+        raise SourceError(
+            f"the address cannot be asked: {error}", where=shown(wanted.url), remedy="correct it in models.yaml"
+        ) from None
 
 
 def _refused(wanted: Wanted, part: Path, offset: int, error: urllib.error.HTTPError) -> None:
@@ -161,9 +171,6 @@ def _refused(wanted: Wanted, part: Path, offset: int, error: urllib.error.HTTPEr
         }.get(error.code, "open the address in a browser")
         kind = SourceError if error.code in {404, 410} else SourceUnavailable
         raise kind(f"the server answers {error.code} {error.reason}", where=shown(wanted.url), remedy=remedy)
-
-
-_RANGE_TOTAL = re.compile(r"bytes \*/(\d+)")
 
 
 def _unreachable(wanted: Wanted, reason: object) -> Exception:
@@ -194,15 +201,19 @@ def _receive(
             remedy="the server holds another file: check the address",
         )
     if total is not None and total > most:
+        part.unlink(missing_ok=True)
         raise _too_large(wanted, most, total)
     received = start
+    pace = _Pace(start)
     with _Writer(part, start) as file:
         # read1: a connection that breaks keeps what came; read(n) would lose up to a block.
         while block := response.read1(BLOCK):
             received += len(block)
             if received > most:
+                part.unlink(missing_ok=True)
                 raise _too_large(wanted, most, None)
             file.write(block)
+            pace.check(received)
             context.events.progress(context.subject, "source", received, total)
             context.check_cancelled()
     if total is not None and received < total:
@@ -210,6 +221,22 @@ def _receive(
     if wanted.size is not None and received < wanted.size:
         # Without a stated length a cut looks like an end.
         raise _Broken(f"the connection ended at {received} of {wanted.size} bytes")
+
+
+class _Pace:
+    """Tells a server that drips from one that is slow: single bytes reset every timeout of the connection's own."""
+
+    def __init__(self, received: int) -> None:
+        self.begun, self.received = time.monotonic(), received
+
+    def check(self, received: int) -> None:
+        """Raises _Broken where too little came in the time that is measured."""
+        now = time.monotonic()
+        if now - self.begun < MEASURED:
+            return
+        if received - self.received < SLOWEST * MEASURED:
+            raise _Broken(f"it drips: {received - self.received} bytes in {now - self.begun:.0f} s")
+        self.begun, self.received = now, received
 
 
 class _Writer:
@@ -256,11 +283,20 @@ class _Writer:
 
 def _promised(wanted: Wanted, response: http.client.HTTPResponse, offset: int) -> tuple[int | None, int]:
     """The whole file's length as the server says (None: it does not), and where this answer's bytes start."""
-    length = response.headers.get("Content-Length")
-    announced = int(length) if length is not None and length.isdigit() else None
-    if offset and response.status == 206:
+    packed = (response.headers.get("Content-Encoding") or "identity").strip().lower()
+    if response.status not in (200, 206) or packed != "identity":
+        raise SourceUnavailable(
+            "the server does not answer with the file itself",
+            where=shown(wanted.url),
+            expected="status 200, as it is",
+            got=f"status {response.status}" + (f", packed ({packed[:40]})" if packed != "identity" else ""),
+            remedy="open the address in a browser",
+        )
+    length = response.headers.get("Content-Length") or ""
+    announced = int(length) if re.fullmatch(_NUMBER, length) else None
+    if response.status == 206:
         matched = _RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
-        if matched is None or int(matched.group(1)) != offset:
+        if not offset or matched is None or int(matched.group(1)) != offset:
             raise _Broken("the server sent another range than was asked for")
         stated = matched.group(3)
         if stated != "*":

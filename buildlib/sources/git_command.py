@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from buildlib.core.sources.git_reference import PROTOCOLS
-from buildlib.errors import BuildError, SourceError, SourceUnavailable
+from buildlib.errors import BuildError, SourceError, SourceUnavailable, without_logins
 from buildlib.ports.source import SourceContext
 from buildlib.sources.git_process import CONFIG, Watch, environment
 from buildlib.store import files
@@ -276,6 +276,6 @@ _SIGNS = (
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in without_logins(text).splitlines() if line.strip()]
     told = [line for line in lines if line.lower().startswith(("fatal:", "error:", "remote:"))]
     return (told or lines or ["no message"])[-1][:300]

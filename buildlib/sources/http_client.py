@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import urllib.parse
 import urllib.request
 from typing import IO, Any
@@ -34,23 +35,41 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
     ) -> http.client.HTTPResponse | None:
         # Here and not in `redirect_request`: urllib answers some schemes by an HTTPError before it asks that.
         target = headers.get("location") or headers.get("uri") or ""
-        scheme = urllib.parse.urlsplit(urllib.parse.urljoin(req.full_url, target)).scheme
-        if scheme != urllib.parse.urlsplit(req.full_url).scheme:
-            raise _another_scheme(req.full_url, target)
+        check_lead(req.full_url, target)
         response: http.client.HTTPResponse | None = super().http_error_302(req, fp, code, msg, headers)
         return response
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-def _another_scheme(url: str, target: str) -> SourceError:
-    return SourceError(
-        "redirected to another scheme, which is refused",
-        where=shown(url),
-        expected=f"{urllib.parse.urlsplit(url).scheme}://",
-        got=shown(target),
-        remedy="if that address is right, write it in models.yaml yourself",
-    )
+def check_lead(url: str, target: str) -> None:
+    """Raises SourceError where a server leads somewhere that is refused: out of its scheme, or into this machine."""
+    try:
+        here, there = urllib.parse.urlsplit(url), urllib.parse.urlsplit(urllib.parse.urljoin(url, target))
+        inward = _is_inside(there.hostname) and not _is_inside(here.hostname)
+    except ValueError as error:
+        raise _led(url, target, f"redirected to what is no address ({error}), which is refused", "an address") from None
+    if there.scheme != here.scheme:
+        raise _led(url, target, "redirected to another scheme, which is refused", f"{here.scheme}://")
+    if inward:
+        raise _led(url, target, "redirected to this machine itself, which is refused", "a server elsewhere")
+
+
+def _led(url: str, target: str, what: str, expected: str) -> SourceError:
+    remedy = "if that address is right, write it in models.yaml yourself"
+    return SourceError(what, where=shown(url), expected=expected, got=shown(target), remedy=remedy)
+
+
+def _is_inside(host: str | None) -> bool:
+    """True for this machine and its own link, by name or number; what a name stands for is not asked."""
+    name = (host or "").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_link_local or address.is_unspecified
 
 
 def shown(url: str) -> str:

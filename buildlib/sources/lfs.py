@@ -6,12 +6,14 @@ login or the repository is reached by ssh, git-lfs takes over with the user's cr
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from buildlib.core.catalog import GitSource
 from buildlib.core.sources.git_reference import check_repository, is_local
@@ -20,7 +22,7 @@ from buildlib.errors import SourceError, SourceUnavailable
 from buildlib.ports.source import SourceContext
 from buildlib.sources.download import SIZE_LIMIT, TIMEOUT, Wanted, download
 from buildlib.sources.git_command import Git
-from buildlib.sources.http_client import open_url, shown
+from buildlib.sources.http_client import check_lead, open_url, shown
 from buildlib.store import files
 
 _MEDIA = "application/vnd.git-lfs+json"
@@ -89,24 +91,31 @@ def _endpoint(git: Git, commit: str) -> str | None:
 
 def _by_api(endpoint: str, pointer: LfsPointer, into: Path, context: SourceContext) -> None:
     """git-lfs's batch API, basic transfers (git-lfs, docs/api/batch.md)."""
-    answer = _batch(endpoint, pointer)
-    found = next((item for item in answer.get("objects", []) if item.get("oid") == pointer.oid), None)
-    if not isinstance(found, dict):
+    found = next((item for item in _batch(endpoint, pointer).objects if item.oid == pointer.oid), None)
+    if found is None:
         raise _NotByApi("the LFS server's answer does not mention the file")
-    if "error" in found:
-        error = found["error"]
+    if found.error is not None:
         raise SourceError(
             "the LFS server does not have the file",
             where=shown(endpoint),
             expected=f"the content of {pointer.oid[:12]}",
-            got=f"{error.get('code')} {error.get('message', '')}"[:200],
+            got=f"{found.error.code} {found.error.message}"[:200],
             remedy="ask whoever pushed it to run git lfs push --all",
         )
-    action = found.get("actions", {}).get("download")
-    if not isinstance(action, dict) or not isinstance(action.get("href"), str):
+    action = found.actions.download if found.actions is not None else None
+    if action is None:
         raise _NotByApi("the LFS server names no address for the file")
-    href = urllib.parse.urljoin(endpoint, action["href"])
-    scheme, wanted = urllib.parse.urlsplit(href).scheme, urllib.parse.urlsplit(endpoint).scheme
+    href = _led(endpoint, action.href)
+    download(Wanted(url=href, sha256=pointer.oid, size=pointer.size, headers=action.header or {}), into, context)
+
+
+def _led(endpoint: str, address: str) -> str:
+    """Where the server's answer leads. Raises SourceError for another scheme than http(s), and for this machine."""
+    try:
+        href = urllib.parse.urljoin(endpoint, address)
+        scheme, wanted = urllib.parse.urlsplit(href).scheme, urllib.parse.urlsplit(endpoint).scheme
+    except ValueError:
+        href, scheme, wanted = address, "", "https"
     if scheme not in ("https", "http") or (wanted == "https" and scheme != "https"):
         raise SourceError(
             "the LFS server leads to another scheme, which is refused",
@@ -114,11 +123,38 @@ def _by_api(endpoint: str, pointer: LfsPointer, into: Path, context: SourceConte
             expected=f"{wanted}://",
             got=shown(href),
         )
-    headers = {str(name): str(value) for name, value in (action.get("header") or {}).items()}
-    download(Wanted(url=href, sha256=pointer.oid, size=pointer.size, headers=headers), into, context)
+    # Its files may lie on another server over http than itself, but not in this machine.
+    check_lead(endpoint.replace(f"{wanted}://", f"{scheme}://", 1), href)
+    return href
 
 
-def _batch(endpoint: str, pointer: LfsPointer) -> dict[str, Any]:
+class _Link(msgspec.Struct):
+    href: str
+    header: dict[str, str] | None = None
+
+
+class _Actions(msgspec.Struct):
+    download: _Link | None = None
+
+
+class _Fault(msgspec.Struct):
+    code: int | str = "?"
+    message: str = ""
+
+
+class _Object(msgspec.Struct):
+    oid: str = ""
+    error: _Fault | None = None
+    actions: _Actions | None = None
+
+
+class _Answer(msgspec.Struct):
+    """What of the batch API's answer is used."""
+
+    objects: list[_Object] = []
+
+
+def _batch(endpoint: str, pointer: LfsPointer) -> _Answer:
     body = {
         "operation": "download",
         "transfers": ["basic"],
@@ -133,15 +169,12 @@ def _batch(endpoint: str, pointer: LfsPointer) -> dict[str, Any]:
     )
     try:
         with open_url(request, TIMEOUT) as response:
-            answer = json.loads(response.read(_ANSWER_LIMIT))
+            return msgspec.json.decode(response.read(_ANSWER_LIMIT), type=_Answer)
     except urllib.error.HTTPError as error:
         with error:
             raise _NotByApi(f"the LFS server answers {error.code} {error.reason}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (http.client.HTTPException, OSError, ValueError, RecursionError) as error:
         raise _NotByApi(f"the LFS server cannot be asked: {error}") from None
-    if not isinstance(answer, dict):
-        raise _NotByApi("the LFS server's answer is not what the batch API says")
-    return answer
 
 
 def _by_git_lfs(git: Git, spec: GitSource, pointer: LfsPointer, into: Path, why: str) -> None:

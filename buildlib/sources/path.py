@@ -61,6 +61,14 @@ class Reader:
                     expected="an ONNX file",
                     remedy=f"name the file in it{self._among(self.file)}",
                 )
+            if odd := self._special():
+                raise SourceError(
+                    "no plain file",
+                    where=self.spec.path,
+                    expected="an ONNX file",
+                    got=odd,
+                    remedy="write what comes out of it to a file, and name that",
+                )
             parent = next((folder for folder in self.file.parents if folder.is_dir()), Path("/"))
         except (OSError, ValueError) as error:
             raise SourceError(f"no usable path: {error}", where=self.spec.path) from None
@@ -75,10 +83,16 @@ class Reader:
             remedy="mount the disk or share that holds it, or correct the path in models.yaml",
         )
 
+    def _special(self) -> str | None:
+        try:
+            return files.special(self.file)
+        except FileNotFoundError:
+            return None
+
     def _among(self, folder: Path) -> str:
         """The likeliest file of a folder, as an end of a sentence."""
         try:
-            names = sorted(file.name for file in folder.iterdir() if file.suffix.lower() == ".onnx")
+            names = sorted(file.name for file in folder.iterdir() if file.suffix.lower() == ".onnx" and file.is_file())
         except OSError:
             return ""
         close = difflib.get_close_matches(self.file.name, names, n=1, cutoff=0.5) or names[:1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from buildlib.core.catalog import UrlSource
 from buildlib.errors import SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import Fetched, Observed, SourceContext
-from buildlib.sources.download import Wanted, download
+from buildlib.sources.download import SIZE_LIMIT, Wanted, download
 from buildlib.sources.http_client import shown
 from buildlib.store import files
 
@@ -101,6 +101,22 @@ class Reader:
         source = Path(urllib.request.url2pathname(urllib.parse.urlsplit(self.spec.url).path))
         arriving = into.with_name(into.name + ".part")
         try:
+            if odd := files.special(source):
+                raise SourceError(
+                    "no plain file",
+                    where=where,
+                    expected="an ONNX file",
+                    got=odd,
+                    remedy="write what comes out of it to a file, and name that",
+                )
+            if (size := source.stat().st_size) > SIZE_LIMIT:
+                raise SourceError(
+                    "the file is too large",
+                    where=where,
+                    expected=f"at most {SIZE_LIMIT} bytes",
+                    got=str(size),
+                    remedy="check the address: it names something else",
+                )
             sha256 = files.copy(source, arriving)
         except StoreError:
             raise

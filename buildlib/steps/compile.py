@@ -118,6 +118,6 @@ def diagnosed(context: StepContext, log: Log, reason: str, where: dict[str, Any]
     if not signs:
         return errors.CompileFailed(said, remedy=f"read the log, then doit {context.model.name}", **where)
     others = tuple(f"{sign.cause}: {sign.remedy}" for sign in signs[1:4])
-    return errors.CompileFailed(
-        f"{said}: {signs[0].cause}", remedy=signs[0].remedy, guide=signs[0].guide, signs=others, **where
-    )
+    # What the script itself refused it has said in its own words.
+    cause = "" if signs[0].code == "compile_check" else f": {signs[0].cause}"
+    return errors.CompileFailed(f"{said}{cause}", remedy=signs[0].remedy, guide=signs[0].guide, signs=others, **where)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from buildlib import errors
@@ -14,7 +13,7 @@ from buildlib.core.remote import recompiled_path, source_path
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.context import StepContext
-from buildlib.steps.world import compile_scripts
+from buildlib.steps.scripts import Script, compile_script, shipped_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,20 +93,15 @@ def ship_script(context: StepContext, link: DeviceLink) -> tuple[str, list[dict[
                 remedy=f"set devices.{context.device.name}.compile_script to builtin",
             )
         return own, []
-    inputs = ship_beside(context, link, compile_scripts(context.model.kind), context.parts["script"])
+    inputs = ship(link, compile_script(context.model.kind))
     return inputs[0]["path"], inputs
 
 
-def ship_beside(
-    context: StepContext, link: DeviceLink, scripts: tuple[tuple[Path, str], ...], digest: str
-) -> list[dict[str, str]]:
-    """Sends scripts that load each other into one directory, under their own names; as inputs of a job."""
-    sent = []
-    for local, sha256 in scripts:
-        remote = shipped_path(context.device, digest, local)
-        link.push(local, remote, sha256=sha256)
-        sent.append({"path": remote, "sha256": sha256})
-    return sent
+def ship(link: DeviceLink, script: Script) -> list[dict[str, str]]:
+    """Sends a script and what it loads into one directory, under their own names; as inputs of a job, itself first."""
+    sent = {shipped_path(link.device, script, file): file for file in script}
+    link.push_small({remote: (file.path, file.sha256) for remote, file in sent.items()})
+    return [{"path": remote, "sha256": file.sha256} for remote, file in sent.items()]
 
 
 def warp_arguments(context: StepContext) -> list[str]:
@@ -116,11 +110,6 @@ def warp_arguments(context: StepContext) -> list[str]:
     if context.device.compile_script != "builtin" or warp in ("", context.parts["arguments"]["expected_device"]):
         return []
     return ["--expected-warp-device", warp]
-
-
-def shipped_path(device: Device, digest: str, local: Path) -> str:
-    """Where a script of ours lies on a device: in a directory named by the digest of all that is sent with it."""
-    return f"{device.paths.state}/scripts/{digest[:16]}/{local.name}"
 
 
 def end_job(link: DeviceLink, key: str) -> None:

@@ -90,6 +90,6 @@ def _install(context: StepContext, name: str, made: dict[str, Any]) -> dict[str,
     if not there or there["sha256"] != made["sha256"]:
         # The device never had it, or lost it: our own copy goes there.
         source = f"{context.device.paths.state}/incoming/{made['sha256'][:16]}.pkl"
-        blob = context.workspace.blobs.path(made["sha256"])
+        blob = context.workspace.artifact_blob(context.model.name, name, made["sha256"])
         link.push(blob, source, sha256=made["sha256"], on_progress=context.progress())
     return link.call("install", name=name, source=source, sha256=made["sha256"], keep=context.device.keep_backups)

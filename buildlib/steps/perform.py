@@ -78,11 +78,7 @@ def local_failures(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise errors.StoreError(
-            f"{what} cannot read or write here: {error.strerror or error}",
-            where=str(error.filename) if error.filename else None,
-            remedy="check the free space (`df -h`) and the owner of the project's files, then run doit again",
-        ) from error
+        raise errors.unforeseen(what, error) from error
 
 
 def _context(
@@ -90,10 +86,7 @@ def _context(
 ) -> StepContext:
     verdict = judged[stage]
     if verdict.key is None or verdict.parts is None:
-        raise errors.BuildError(
-            f"{subject.model.name} {stage} cannot run: {verdict.reason}",
-            remedy=verdict.remedy or (f"doit {subject.model.name}" if verdict.reason.startswith("follows") else None),
-        )
+        raise cannot_run(subject, verdict)
     _require_reachable(services, subject, stage)
     receipts = {name: judged[name].receipt for name in BY_NAME[stage].inputs}
     return StepContext(
@@ -108,6 +101,14 @@ def _context(
     )
 
 
+def cannot_run(subject: Subject, verdict: Judgement) -> errors.BuildError:
+    """Why a step has no key; whoever shows it says which step of which model it was."""
+    before = verdict.reason.removeprefix("follows ")
+    if before == verdict.reason:
+        return errors.BuildError(verdict.reason, remedy=verdict.remedy or f"doit explain {subject.model.name}")
+    return errors.BuildError(f"{before} comes first, and is not done", remedy=f"doit {subject.model.name}")
+
+
 def _require_reachable(services: Services, subject: Subject, stage: str) -> None:
     """A step that needs its device does not wait for it once more when the probe of this run got no answer."""
     if not BY_NAME[stage].on_device:
@@ -115,7 +116,7 @@ def _require_reachable(services: Services, subject: Subject, stage: str) -> None
     seen = FileWorld(services.workspace).device(subject.device.name)
     if not seen.reachable:
         raise errors.DeviceUnreachable(
-            f"{subject.model.name} {stage} needs {subject.device.name}: {seen.problem or 'it was not probed'}",
+            f"it needs {subject.device.name}: {seen.problem or 'it was not probed'}",
             remedy=seen.remedy or f"switch the device on, see `doit doctor {subject.device.name}`, then run doit again",
         )
 
@@ -128,13 +129,13 @@ def _require_unmoved(services: Services, subject: Subject, context: StepContext)
         )
     except NotKnowable as unknown:
         raise errors.InputChanged(
-            f"{context.model.name} {context.stage}: an input went away while it ran: {unknown.reason}",
+            f"an input went away while it ran: {unknown.reason}",
             remedy="run doit again when the input rests",
         ) from unknown
     if key != context.key:
         moved = differences(context.parts, parts)
         raise errors.InputChanged(
-            f"{context.model.name} {context.stage}: an input changed while it ran: {moved[0] if moved else 'the key'}",
+            f"an input changed while it ran: {moved[0] if moved else 'the key'}",
             remedy="nothing was recorded; run doit again when the input rests",
         )
 
@@ -179,7 +180,8 @@ def explain(error: errors.BuildError) -> None:
     if error.log:
         with contextlib.suppress(OSError):
             text = f"{Path(error.log).read_text(encoding='utf-8', errors='replace')}\n{text}"
-    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what]
+    told = (error.what, error.remedy)
+    failures = [sign for sign in diagnose(text).failures if sign.cause not in error.what and sign.remedy not in told]
     error.signs = tuple(f"{sign.cause}: {sign.remedy}" for sign in failures[:SIGNS_SHOWN])
     if failures and not error.remedy:
         error.remedy, error.guide = failures[0].remedy, error.guide or failures[0].guide

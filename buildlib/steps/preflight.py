@@ -18,7 +18,8 @@ from buildlib.core.freshness import age_in_words
 from buildlib.core.remote import active_path, iqpilot_harness_path, recompiled_path, source_path
 from buildlib.steps import toolchain
 from buildlib.steps.context import Services
-from buildlib.steps.world import Observation, builtin_script, read_observation, write_observation
+from buildlib.steps.scripts import compile_script_id
+from buildlib.steps.world import Observation, read_observation, write_observation
 
 SERIAL = ("HardwareSerial", "DongleId")
 """Parameters that tell one unit from another."""
@@ -90,7 +91,7 @@ def ask(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
 def request(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
     """What a probe asks."""
     return {
-        "toolchain": toolchain.spec(services.workspace, device, builtin_script()[1]),
+        "toolchain": toolchain.spec(services.workspace, device, compile_script_id(device)),
         "files": sorted(
             {
                 *files_of_ours(device, catalog.models.values()),

@@ -117,7 +117,7 @@ def artifacts(workspace: Workspace, model: catalog.Model, compiled: Receipt) -> 
     return tuple(
         Artifact(
             file_name=model.artifacts[role],
-            path=workspace.blobs.path(made["sha256"]),
+            path=workspace.artifact_blob(model.name, model.artifacts[role], made["sha256"]),
             sha256=made["sha256"],
             size=made["size"],
         )

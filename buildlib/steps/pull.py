@@ -18,6 +18,7 @@ def run(context: StepContext) -> Outcome:
     for role, made in context.upstream["compile"].result["artifacts"].items():
         sha256, size = made["sha256"], made["size"]
         name = context.model.artifacts[role]
+        context.workspace.artifact_blob(context.model.name, name, sha256)
         if not context.workspace.blobs.has(sha256):
             _fetch(context, made["path"], sha256, size)
             fetched = True

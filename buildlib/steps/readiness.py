@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from buildlib import errors
 from buildlib.core.doctor import directory_problems, flag_differences, unheard_flags
-from buildlib.core.flags import effective_profile
+from buildlib.core.flags import effective_profile, flag_origins
+from buildlib.core.unknown_names import near
+from buildlib.core.world import Subject
 from buildlib.steps.context import StepContext
 from buildlib.steps.preflight import sconscript_path
 from buildlib.steps.world import Observation, read_observation
@@ -46,7 +48,17 @@ def unheard(context: StepContext, seen: Observation) -> list[str]:
     if missing and context.model.strict_flags:
         raise errors.DeviceError(
             f"the device's tinygrad does not know {', '.join(missing)}: it would be ignored without a word",
-            where=f"{context.model.name} on {context.device.name}",
+            where=flag_origins(context.subject.catalog, context.model, context.device)[missing[0]].where,
             remedy=f"unset it (models.{context.model.name}.flags), take another tinygrad, or drop strict_flags",
         )
-    return [f"{name} is ignored: the device's tinygrad does not know it" for name in missing]
+    return [unheard_text(context.subject, name) for name in missing]
+
+
+def unheard_text(subject: Subject, name: str) -> str:
+    """A flag that nobody hears, with the line that sets it and the flag that was probably meant."""
+    known = {flag for profile in subject.catalog.profiles.values() for flag in profile.flags} - {name}
+    origins = flag_origins(subject.catalog, subject.model, subject.device)
+    where = f"{origins[name].where}: " if name in origins else ""
+    meant = near(name, known)
+    hint = f"; did you mean {meant}?" if meant else ""
+    return f"{where}{name} is ignored: the device's tinygrad does not know it{hint}"

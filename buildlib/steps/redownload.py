@@ -6,6 +6,7 @@ the new ones are an error at once.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import time
 import urllib.parse
@@ -67,6 +68,7 @@ def redownload(
     started, pause, tries = ticking.now(), PAUSE, 0
     if entry.url is None:
         raise TargetError("the manifest gives no URL", where=entry.file_name, remedy="set `url` of the target")
+    _forget(into)
     while True:
         tries += 1
         context.check_cancelled()
@@ -89,6 +91,12 @@ def redownload(
         else:
             seconds = ticking.now() - started
             return Redownloaded(path=into, sha256=entry.sha256, size=size, tries=tries, seconds=seconds)
+
+
+def _forget(into: Path) -> None:
+    """Removes what an earlier run downloaded: it says nothing of what the host shows now."""
+    for left in (into, *into.parent.glob(f"{glob.escape(into.name)}.*")):
+        left.unlink(missing_ok=True)
 
 
 def _once(entry: Entry, former: tuple[Entry, ...], into: Path, context: SourceContext) -> int:

@@ -18,10 +18,11 @@ from buildlib.core.stages import artifact_digests
 from buildlib.core.verdicts.findings import Finding
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain, validate
-from buildlib.steps.compile_job import end_job
+from buildlib.steps.compile_job import end_job, ship
 from buildlib.steps.context import StepContext
 from buildlib.steps.perform import stages_up_to
-from buildlib.steps.world import FileWorld, selector_script
+from buildlib.steps.scripts import selector_script
+from buildlib.steps.world import FileWorld
 from buildlib.store import files
 
 ACTIVE = "ModelManager_ActiveBundle"
@@ -98,9 +99,7 @@ def download(
     settings: catalog.Target,
 ) -> dict[str, Any]:
     """Runs the selector's download as a job on the device: its final status. An open journal is named in it."""
-    local, sha256 = selector_script()
-    script = f"{link.device.paths.state}/scripts/{local.stem}-{sha256[:16]}.py"
-    link.push(local, script, sha256=sha256)
+    script = ship(link, selector_script())
     key = f"{context.key[:48]}-selector"
     report = f"{link.device.paths.state}/jobs/{key}/report.json"
     wanted = [word for entry in entries for word in ("--artifact", entry.file_name, entry.sha256)]
@@ -109,7 +108,7 @@ def download(
         "subject": f"confirm {context.model.name}",
         "argv": [
             link.python,
-            link.real(script),
+            link.real(script[0]["path"]),
             "--params",
             link.real(link.device.paths.params),
             "--models",
@@ -124,7 +123,7 @@ def download(
             link.real(report),
         ],
         "env": environment(driving, link),
-        "inputs": [{"path": script, "sha256": sha256}],
+        "inputs": script,
         "report": report,
         "timeout": 2 * settings.confirm_timeout + SPARE,
         "aside": [entry.file_name for entry in entries],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from buildlib import sources
 from buildlib.core.catalog import PathSource, SampleSource, Source, UrlSource
 from buildlib.errors import SourceError
+from buildlib.sources.http_client import shown
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.world import source_context, spec_of
 
@@ -22,7 +25,7 @@ def run(context: StepContext) -> Outcome:
     size = sum(entry["size"] for entry in taken.values())
     inputs = sum(len(entry["inputs"]) for entry in taken.values())
     outputs = sum(entry["outputs"] for entry in taken.values())
-    origin = ", ".join(sorted({describe(source) for source in context.model.sources.values()}))
+    origin = ", ".join(dict.fromkeys(briefly(source) for source in context.model.sources.values()))
     return Outcome(
         result={"sources": taken, "specs": specs},
         summary=f"{origin}, {size / 1e6:.1f} MB, {inputs} inputs, {outputs} outputs",
@@ -31,14 +34,25 @@ def run(context: StepContext) -> Outcome:
 
 
 def describe(source: Source) -> str:
-    """A source in a few words."""
+    """A source in a few words, without what may be a secret."""
     if isinstance(source, SampleSource):
         return f"sample seed {source.seed}"
     if isinstance(source, PathSource):
         return source.path
     if isinstance(source, UrlSource):
-        return source.url
+        return shown(source.url)
     return f"{source.repository}#{source.ref}:{source.path}"
+
+
+def briefly(source: Source) -> str:
+    """A source's file for the eye: its whole place stands in models.yaml."""
+    if isinstance(source, SampleSource):
+        return describe(source)
+    if isinstance(source, UrlSource):
+        parts = urlsplit(source.url)
+        return f"{PurePosixPath(unquote(parts.path)).name} from {parts.hostname or 'a share'}"
+    name = re.split(r"[/\\]", source.path)[-1]
+    return name if isinstance(source, PathSource) else f"{name} at {source.ref}"
 
 
 def _look_into(context: StepContext, role: str, sha256: str, name: str) -> dict[str, Any]:

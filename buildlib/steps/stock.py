@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from buildlib import errors
 from buildlib.core.catalog import Device, DevicePaths
 from buildlib.core.diagnoses.stock_comparison import Toolchain, version_numbers
-from buildlib.core.flags import effective_flags
+from buildlib.core.flags import effective_flags, uses_own_profile
 from buildlib.core.world import Subject
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
+from buildlib.steps.scripts import compile_script_id
 from buildlib.steps.services import open_transport
-from buildlib.steps.world import Observation, compile_script_id
+from buildlib.steps.world import Observation
 from buildlib.store.workspace import Workspace
 
 SCONSCRIPTS = (
@@ -42,6 +45,8 @@ def stock_toolchains(workspace: Workspace, tree: Path) -> list[Toolchain]:
             "no SConscript of a model process is in this tree",
             where=str(tree),
             expected=f"an openpilot checkout with {SCONSCRIPTS[0]}",
+            got=None if tree.is_dir() else "no folder",
+            remedy="name the root of the checkout",
         )
     script = next((tree / name for name in SCRIPTS if (tree / name).is_file()), None)
     paths = DevicePaths(
@@ -59,7 +64,12 @@ def stock_toolchains(workspace: Workspace, tree: Path) -> list[Toolchain]:
     }
     answer = link.call("probe", **asked)
     if not answer["flags"]:
-        raise errors.UsageError("no flags for larch64 are in this SConscript", where=str(sconscript))
+        raise errors.UsageError(
+            "no flags for larch64 are in this SConscript",
+            where=str(sconscript),
+            expected="a function or a variable that gives larch64 one text such as 'DEV=QCOM IMAGE=2'",
+            remedy="look into it: flags that it puts together at run time are not read",
+        )
     own = str(answer["people"].get("tinygrad_path") or "").startswith(str(tree.resolve()))
     return [
         Toolchain(
@@ -74,7 +84,13 @@ def stock_toolchains(workspace: Workspace, tree: Path) -> list[Toolchain]:
 
 
 def our_toolchain(subject: Subject, seen: Observation | None) -> Toolchain:
-    """How a model is compiled on its device, as far as the last probe told."""
+    """How a model is compiled, as far as the last probe of its device told.
+
+    Where the device decides for another profile, as `local` does, it is the model's own that a car would run: its flags
+    are compared, and of the tinygrad nothing is known.
+    """
+    if not uses_own_profile(subject.model, subject.device):
+        subject, seen = Subject(subject.catalog, subject.model, replace(subject.device, profile=None)), None
     script = compile_script_id(subject.device)
     if subject.device.compile_script != "builtin":
         script = (seen.identity or {}).get("script", "") if seen else ""

@@ -16,10 +16,11 @@ from buildlib.core.verdicts.validation import Asked, Validation, judge_run, with
 from buildlib.core.verdicts.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
-from buildlib.steps.compile_job import as_reported, end_job, ship_beside
+from buildlib.steps.compile_job import as_reported, end_job, ship
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.scripts import compile_script_id, harness_script, iqpilot_script
 from buildlib.steps.signals import look
-from buildlib.steps.world import builtin_script, harness_scripts, iqpilot_script, observe_files
+from buildlib.steps.world import observe_files
 from buildlib.store import files
 
 SPEED = "15.0"
@@ -54,20 +55,20 @@ def judged(context: StepContext) -> Iterator[tuple[list[str], Validation]]:
 def drive_with_ours(context: StepContext, role: str, sha256: str) -> Validation:
     """One run of our own harness over one artifact."""
     link = context.link()
-    scripts = ship_beside(context, link, harness_scripts(context.model.kind), context.parts["harness"])
+    script = ship(link, harness_script(context.model.kind))
     active = active_path(context.device, context.model.artifacts[role])
     key = f"{context.key[:48]}-{sha256[:15]}"
     report = report_path(context, key)
     arguments = context.parts["arguments"]
-    cameras = [(width, height) for width, height in arguments["camera_resolutions"]]
     split = arguments["kind"] != "supercombo"
+    cameras = [] if split else [(width, height) for width, height in arguments["camera_resolutions"]]
     # What a processor can do says nothing of the car's: only the backend that drives has to keep up.
     realtime = not toolchain.is_local(context.device) and arguments["expected_device"] != "CPU"
     compiled = context.upstream["compile"].parts
     job = {
         "argv": [
             link.python,
-            link.real(scripts[0]["path"]),
+            link.real(script[0]["path"]),
             link.real(active),
             "--frames",
             str(context.parts["frames"]),
@@ -79,14 +80,14 @@ def drive_with_ours(context: StepContext, role: str, sha256: str) -> Validation:
             *(of_split(context, role) if split else of_supercombo(arguments["frame_skip"], cameras)),
         ],
         "env": environment(context, link, compiled["flags"]),
-        "inputs": [{"path": active, "sha256": sha256}, *scripts],
+        "inputs": [{"path": active, "sha256": sha256}, *script],
         "again": context.again,
     }
     status, _, before, after = drive(context, link, key, report, job)
     asked = Asked(
         sha256=sha256,
         frames=context.parts["frames"],
-        cameras=() if split else tuple(cameras),
+        cameras=tuple(cameras),
         realtime=realtime,
     )
     return with_signals(judge_run(status, asked), judge_signals(before, after))
@@ -106,7 +107,7 @@ def drive_with_iqpilots(context: StepContext) -> Validation:
     """One run of IQPilot's own harness with all artifacts of the model, selected for it and watched from outside."""
     link = context.link()
     device, paths = context.device, context.device.paths
-    script, digest = ship(context, link, iqpilot_script())
+    script = ship(link, iqpilot_script())
     harness = iqpilot_harness_path(device)
     named = {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
     active = {active_path(device, name): sha256 for name, sha256 in named.items()}
@@ -116,7 +117,7 @@ def drive_with_iqpilots(context: StepContext) -> Validation:
     job = {
         "argv": [
             link.python,
-            link.real(script),
+            link.real(script[0]["path"]),
             link.real(harness),
             "--speed",
             SPEED,
@@ -137,7 +138,7 @@ def drive_with_iqpilots(context: StepContext) -> Validation:
         "env": environment(context, link, {}),
         "inputs": [
             *({"path": path, "sha256": sha256} for path, sha256 in active.items()),
-            {"path": script, "sha256": digest},
+            *script,
             {"path": harness, "sha256": context.parts["harness"]["iqpilot"]},
         ],
         "params": {ACTIVE: selection_for(context.model, named, (known[ACTIVE], known[KNOWN]))},
@@ -156,8 +157,8 @@ def drive(
     log = bytearray()
     job = {
         "subject": f"validate {context.model.name}",
-        "toolchain": toolchain.spec(context.workspace, link.device, builtin_script()[1]),
-        "expected_identity": as_reported(context.device, context.parts["runtime"], builtin_script()[1]),
+        "toolchain": toolchain.spec(context.workspace, link.device, compile_script_id(link.device)),
+        "expected_identity": as_reported(context.device, context.parts["runtime"], compile_script_id(link.device)),
         "report": report,
         "timeout": context.device.timeouts.validate,
         "power": not toolchain.is_local(context.device),
@@ -179,14 +180,6 @@ def drive(
         if log:
             files.write(log_path(context), bytes(log))
     return status, log.decode("utf-8", "replace"), before, look(link, context.subject, since=before.clock)
-
-
-def ship(context: StepContext, link: DeviceLink, script: tuple[Path, str]) -> tuple[str, str]:
-    """Sends a script under a name with its sha256: (device path, sha256)."""
-    local, digest = script
-    remote = f"{context.device.paths.state}/scripts/{local.stem}-{digest[:16]}.py"
-    link.push(local, remote, sha256=digest)
-    return remote, digest
 
 
 def environment(context: StepContext, link: DeviceLink, flags: dict[str, str]) -> dict[str, str]:

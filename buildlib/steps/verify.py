@@ -24,11 +24,11 @@ def run(context: StepContext) -> Outcome:
     lines: list[str] = []
     warnings: list[str] = []
     for role, sha256 in context.parts["artifacts"].items():
-        blob = context.workspace.blobs.path(sha256)
+        blob = context.workspace.artifact_blob(context.model.name, context.model.artifacts[role], sha256)
         if not context.workspace.blobs.has(sha256):
             raise errors.ArtifactError(
                 "the artifact's bytes are not in the content store",
-                where=sha256,
+                where=sha256[:12],
                 remedy=f"doit pull:{context.model.name}",
             )
         inspection, verdict = examine(blob, expectations(context, role))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 import msgspec
 
 from buildlib import errors, sources
-from buildlib.core.catalog import Device, Source
+from buildlib.core.catalog import Source
 from buildlib.core.key import digest
 from buildlib.core.receipt import Attempt, Receipt
 from buildlib.core.remote import iqpilot_harness_path
 from buildlib.core.world import DeviceSeen, SourceSeen, Subject
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.source import SourceContext
+from buildlib.steps.scripts import compile_script_id, digest_of, harness_script, iqpilot_script
 from buildlib.store import files
 from buildlib.store.workspace import Workspace
 
@@ -122,8 +120,8 @@ class FileWorld:
         """IQPilot's where the device has it, with our script that watches it; else our own harness."""
         theirs = self.device(subject.device.name).files.get(iqpilot_harness_path(subject.device))
         if theirs:
-            return {"iqpilot": theirs, "watcher": iqpilot_script()[1]}
-        return digest_of(harness_scripts(subject.model.kind))
+            return {"iqpilot": theirs, "watcher": digest_of(iqpilot_script())}
+        return digest_of(harness_script(subject.model.kind))
 
     def published(self, subject: Subject, wanted: Mapping[str, str]) -> str | None:
         """Reads the target's manifests and files; no network."""
@@ -176,10 +174,9 @@ def source_context(
     )
 
 
-def spec_of(source: Source) -> dict[str, Any]:
-    """A source as plain data, for receipts."""
-    plain: dict[str, Any] = msgspec.to_builtins(source)
-    return plain
+def spec_of(source: Source) -> str:
+    """What names a source's declaration in receipts: a digest, since an address may hold a token."""
+    return digest(msgspec.to_builtins(source))
 
 
 def read_observation(workspace: Workspace, device: str) -> Observation | None:
@@ -214,50 +211,3 @@ def observe_files(workspace: Workspace, device: str, there: dict[str, str]) -> N
         seen.files = {**seen.files, **there}
         seen.answer = ""
         write_observation(workspace, seen)
-
-
-def compile_script_id(device: Device, kind: str = "supercombo") -> str:
-    """Our scripts' digest, or the path of the device's own (whose bytes the probe puts into the toolchain)."""
-    if device.compile_script != "builtin":
-        return device.compile_script
-    return digest_of(compile_scripts(kind))
-
-
-def compile_scripts(kind: str) -> tuple[tuple[Path, str], ...]:
-    """Our compile script for a kind of model, then the files that it loads from beside itself; each with its sha256."""
-    if kind == "supercombo":
-        return (builtin_script(),)
-    return (device_script("compile_split.py"), builtin_script())
-
-
-@functools.cache
-def device_script(name: str) -> tuple[Path, str]:
-    """A script that runs on devices, and its sha256."""
-    path = Path(__file__).parent.parent / "device_scripts" / name
-    return path, hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def builtin_script() -> tuple[Path, str]:
-    """Our compile script and its sha256."""
-    return device_script("compile_supercombo.py")
-
-
-def harness_scripts(kind: str) -> tuple[tuple[Path, str], ...]:
-    """Our harness for a kind of model, then the files that it loads from beside itself; each with its sha256."""
-    shared = device_script("validate_supercombo.py")
-    return (shared,) if kind == "supercombo" else (device_script("validate_split.py"), shared)
-
-
-def digest_of(scripts: tuple[tuple[Path, str], ...]) -> str:
-    """One digest for scripts that are sent together."""
-    return scripts[0][1] if len(scripts) == 1 else digest([sha256 for _, sha256 in scripts])
-
-
-def iqpilot_script() -> tuple[Path, str]:
-    """Our script that runs and watches IQPilot's own harness, and its sha256."""
-    return device_script("validate_iqpilot.py")
-
-
-def selector_script() -> tuple[Path, str]:
-    """What asks a device's model selector for a download, and its sha256."""
-    return device_script("selector_download.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,9 +52,9 @@ def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         file.write(data)
 
 
-def write_sealed(path: Path, data: bytes) -> None:
+def write_sealed(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """As `write`, with the data's sha256 before it: for caches whose damage must not be believed."""
-    write(path, hashlib.sha256(data).digest() + data)
+    write(path, hashlib.sha256(data).digest() + data, mode=mode)
 
 
 def read_sealed(path: Path) -> bytes:
@@ -86,6 +87,23 @@ def hash_file(path: Path) -> str:
     """sha256 of a file's bytes, 64 hex digits."""
     with path.open("rb") as file:
         return hash_stream(file)
+
+
+def special(path: Path) -> str | None:
+    """What lies at a path that is neither a file nor a folder, so that reading it may never end; None otherwise.
+
+    Raises OSError where there is nothing.
+    """
+    mode = path.stat().st_mode
+    for is_one, name in (
+        (stat.S_ISFIFO, "a FIFO (named pipe)"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a disk"),
+    ):
+        if is_one(mode):
+            return name
+    return None
 
 
 def sync_directory(path: Path) -> None:

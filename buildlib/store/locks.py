@@ -33,29 +33,33 @@ def exclusive(
         _acquire(file, path, wait, on_wait, stop)
         file.seek(0)
         died = file.read(1) != b""
-        file.seek(0)
-        file.truncate()
-        file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%H:%M:%S")}).encode())
-        file.flush()
+        holder = {"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%H:%M:%S")}
+        try:
+            file.truncate(0)
+            file.write(json.dumps(holder).encode())
+        except OSError as error:
+            raise _unwritable(path, error) from error
         try:
             yield died
         finally:
-            file.seek(0)
-            file.truncate()
-            file.flush()
+            file.truncate(0)
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _opened(path: Path) -> IO[bytes]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a+b")
+        return path.open("a+b", buffering=0)
     except OSError as error:
-        raise StoreError(
-            f"cannot be written: {error.strerror or error}",
-            where=str(path),
-            remedy="builds need a checkout that can be written; `doit status` and `doit explain` do not",
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot be written: {error.strerror or error}",
+        where=str(path),
+        remedy="builds need a checkout that can be written, and free space; `doit status` and `doit explain` do not",
+    )
 
 
 def _acquire(

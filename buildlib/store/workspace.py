@@ -79,6 +79,14 @@ class Workspace:
         """Where a model's artifact lies on the workstation."""
         return self.root / "artifacts" / model / name
 
+    def artifact_blob(self, model: str, name: str, sha256: str) -> Path:
+        """Where the store has an artifact's bytes; if it lost them and they lie at their place, it has them again."""
+        if not self.blobs.has(sha256):
+            here = self.artifact(model, name)
+            if self.hashes.sha256(here) == sha256:
+                self.blobs.add(here)
+        return self.blobs.path(sha256)
+
     def compile_log(self, model: str) -> Path:
         """The full log of the model's last compile, a by-product."""
         return self.root / "artifacts" / model / "compile.log"
@@ -110,9 +118,15 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise CatalogError((f"{path.name}: expected a file in {path.parent}, got none",)) from None
+        raise CatalogError(
+            (f"{path.name}: expected a file in {path.parent}, got none",),
+            remedy=f"run doit where {path.name} is, or bring it back: git restore {path.name}",
+        ) from None
     except OSError as error:
-        raise CatalogError((f"{path.name}: expected a readable file, got {error.strerror}",)) from error
+        raise CatalogError(
+            (f"{path.name}: expected a readable file, got {error.strerror}",),
+            remedy=f"look at its owner and mode: ls -ld {path.name}",
+        ) from error
     stamp = hashlib.sha256(raw + repr((path.name, parser_sources())).encode()).hexdigest()
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
         kept = msgspec.msgpack.decode(files.read_sealed(cache), type=_Cached)
@@ -124,7 +138,8 @@ def load_catalog(path: Path, cache: Path, environ: Mapping[str, str]) -> Catalog
     asked = UsedEnviron(environ)
     catalog = parse_catalog(decode_catalog(raw, path=path.name), path=path.name, environ=asked)
     with contextlib.suppress(Exception):  # a cache that can't be written costs time only
-        files.write_sealed(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)))
+        # For its owner alone: what came out of the environment is in it, and may be a token.
+        files.write_sealed(cache, msgspec.msgpack.encode((stamp, asked.used, catalog)), mode=0o600)
     return catalog
 
 

@@ -7,6 +7,8 @@ a fault puts it back at once, a kill at the next run, and `unpublish` uses it la
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,20 +19,19 @@ from buildlib.core.catalog import Target as TargetSettings
 from buildlib.core.manifests import release
 from buildlib.core.manifests.manifest import Entry, tinygrad_ref
 from buildlib.core.manifests.manifest_change import Change
-from buildlib.errors import BuildError, Cancelled, StoreError, TargetError
+from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Published, Request, TargetState
-from buildlib.store import files, locks
-from buildlib.targets import folder_journal, publication
-from buildlib.targets.folder_files import FolderFiles
+from buildlib.store import files
+from buildlib.targets import conflict, folder_journal, publication
+from buildlib.targets.folder_files import FolderFiles, mode_of, paths_of
 from buildlib.targets.folder_journal import Replaced
+from buildlib.targets.folder_lock import STATE, locked, require_mounted, tell_left
+from buildlib.targets.inside import check_inside
 from buildlib.targets.publication import FilePlan, ManifestPlan, Plan
 
-LOCK_WAIT = 600.0
 CATALOG = "+catalog"
 """Stands in the journal where a model's name would; no model can be called so."""
-STATE = ".supercombo-build"
-"""Directory inside the share for the lock, the journal and what was replaced."""
 
 
 class Folder:
@@ -46,7 +47,7 @@ class Folder:
 
     def observe(self, model: Model) -> Observation:
         """What stands there now."""
-        self._require_mounted()
+        require_mounted(self._root, self._settings)
         entries, problems = {}, []
         for path in self._settings.manifests:
             try:
@@ -66,10 +67,10 @@ class Folder:
         checks: list[Check] = []
         plan: Plan | None = None
         try:
-            self._require_mounted()
+            require_mounted(self._root, self._settings)
             plan = self._plan(request)
             checks.append(self._space(plan))
-            self._check_conflict(request)
+            self._check_conflict(request, self._root / STATE)
         except TargetError as error:
             checks.append(Check(name="plan", ok=False, what=error.headline(), remedy=error.remedy))
         return TargetState(
@@ -84,43 +85,39 @@ class Folder:
     def publish(self, request: Request, events: Events | None = None, cancel: Event | None = None) -> Published:
         """Publishes one model."""
         told: Events = events or Silent()
-        with self._locked(f"publish:{request.model.name}", told, request.model.name) as state:
+        with locked(self._root, self._settings, f"publish:{request.model.name}", told, request.model.name) as state:
             plan = self._plan(request)
-            self._check_conflict(request)
+            self._check_conflict(request, state)
             former = self._entries(request.model)
             if plan.empty:
                 return Published(changed=False, commit=None, files=plan.published(), entries=former)
             space = self._space(plan)
             if not space.ok:
                 raise TargetError(space.what, where=str(self._root), remedy=space.remedy)
-            written = [path for file in plan.files if not file.present for path in (*_paths(file), *file.removed)]
+            written = [file for file in plan.files if not file.present]
             changed = [manifest for manifest in plan.manifests if manifest.new != manifest.old]
-            paths = (*written, *(manifest.path for manifest in changed))
-            replaced = folder_journal.begin(state, self._root, request.model.name, paths, plan.change)
-            try:
-                for file in plan.files:
+            wrote = {path: sha256 for file in written for path, sha256 in paths_of(file).items()}
+            wrote |= {manifest.path: _sha256(manifest.new) for manifest in changed}
+            with self._all_or_nothing(state, request.model.name, wrote, plan.change, told) as replaced:
+                for file in written:
                     _stop(cancel)
-                    if not file.present:
-                        told.step(request.model.name, "publish", f"copying {file.path}")
-                        self._files.write(file)
+                    told.step(request.model.name, "publish", f"copying {file.path}")
+                    self._files.write(file)
                 for manifest in changed:
-                    files.write(self._root / manifest.path, manifest.new)
-            except BaseException:
-                folder_journal.put_back(state, self._root, replaced)
-                raise
+                    self._write_manifest(manifest, plan.change, request.model)
             folder_journal.commit(state, replaced)
             return Published(
                 changed=True,
                 commit=None,
                 files=plan.published(),
-                paths=tuple(sorted(paths)),
+                paths=tuple(sorted(wrote)),
                 entries=self._entries(request.model),
                 former=former,
             )
 
-    def abandon(self, model: Model) -> str | None:
+    def abandon(self, model: Model, *, sure: bool = False) -> str | None:
         """Nothing waits here: a publication stands or was put back."""
-        with self._locked(f"abandon {model.name}", Silent(), model.name):
+        with locked(self._root, self._settings, f"abandon {model.name}", Silent(), model.name):
             return None
 
     def unpublish(
@@ -128,7 +125,7 @@ class Folder:
     ) -> Published:
         """Puts back what the last publication of the model replaced; manifests by entry, not as whole files."""
         told: Events = events or Silent()
-        with self._locked(f"unpublish {model.name}", told, model.name) as state:
+        with locked(self._root, self._settings, f"unpublish {model.name}", told, model.name) as state:
             _stop(cancel)
             last = folder_journal.last(state, model.name)
             if last is None:
@@ -138,33 +135,30 @@ class Folder:
                     remedy="publish the former artifact, if you have it",
                 )
             before = self._entries(model)
+            conflict.require_ours(model, before, {one.file_name: one.sha256 for one in last.change.wanted})
             change = self._change_back(model, state, last)
-            manifests = [
-                (path, change.apply((self._root / path).read_bytes(), path)) for path in self._settings.manifests
-            ]
             own = [path for path in last.paths if path not in self._settings.manifests]
-            undo = folder_journal.begin(state, self._root, model.name, (*own, *self._settings.manifests), change)
-            try:
+            wrote = folder_journal.restoring(state, last, own)
+            wrote |= {path: _sha256(change.apply(self._manifest(path), path)) for path in self._settings.manifests}
+            with self._all_or_nothing(state, model.name, wrote, change, told, takes_back=last.number) as took:
                 folder_journal.restore_files(state, self._root, last, own)
-                for path, data in manifests:
-                    files.write(self._root / path, data)
-            except BaseException:
-                folder_journal.put_back(state, self._root, undo)
-                raise
-            folder_journal.forget(state, undo, last)
+                for path in self._settings.manifests:
+                    self._write(path, change.apply(self._manifest(path), path))
             entries = self._entries(model)
+            folder_journal.forget(state, took, last, entries)
             return Published(
                 changed=True, commit=None, files=(), paths=tuple(sorted(last.paths)), entries=entries, former=before
             )
 
     def manifests(self) -> Mapping[str, bytes]:
         """The manifests as they stand in the folder."""
-        self._require_mounted()
+        require_mounted(self._root, self._settings)
         return {path: self._manifest(path) for path in self._settings.manifests}
 
     def start_catalog(self, make: MakeCatalog, events: Events | None = None, cancel: Event | None = None) -> Published:
         """Writes a new catalog's manifests beside the old ones."""
-        with self._locked("catalog new", events or Silent(), "catalog") as state:
+        told: Events = events or Silent()
+        with locked(self._root, self._settings, "catalog new", told, "catalog") as state:
             catalog = make(self.manifests())
             new = {one.path: one.data for one in catalog.manifests}
             there = {path: self._read(path) for path in new}
@@ -173,15 +167,55 @@ class Folder:
                 return Published(changed=False, commit=None, files=())
             _stop(cancel)
             change = Change(kind="set", short_name=None)
-            undo = folder_journal.begin(state, self._root, CATALOG, tuple(new), change)
-            try:
+            wrote = {path: _sha256(data) for path, data in new.items()}
+            with self._all_or_nothing(state, CATALOG, wrote, change, told) as started:
                 for path, data in new.items():
-                    files.write(self._root / path, data)
-            except BaseException:
-                folder_journal.put_back(state, self._root, undo)
-                raise
-            folder_journal.commit(state, undo)
+                    self._write(path, data)
+            folder_journal.commit(state, started)
             return Published(changed=True, commit=None, files=(), paths=tuple(sorted(new)))
+
+    @contextlib.contextmanager
+    def _all_or_nothing(
+        self,
+        state: Path,
+        model: str,
+        wrote: Mapping[str, str],
+        change: Change,
+        events: Events,
+        *,
+        takes_back: int | None = None,
+    ) -> Iterator[Replaced]:
+        """The journal of one publication; whatever goes wrong in the block is put back. wrote: see `Replaced`."""
+        check_inside(self._root, wrote)
+        manifests = tuple(path for path in wrote if path in self._settings.manifests)
+        begun = folder_journal.begin(
+            state, self._root, model, wrote, change, manifests=manifests, takes_back=takes_back
+        )
+        try:
+            yield begun
+        except BaseException:
+            tell_left(folder_journal.put_back(state, self._root, begun), events, model)
+            raise
+
+    def _write_manifest(self, manifest: ManifestPlan, change: Change, model: Model) -> None:
+        """Writes a manifest's new bytes; what others have written into it since it was read stays."""
+        here = self._manifest(manifest.path)
+        if here == manifest.old:
+            self._write(manifest.path, manifest.new)
+            return
+        before, now = (publication.entries_in(data, manifest.path, model) for data in (manifest.old, here))
+        moved = [entry for name, entry in now.items() if dataclasses.replace(entry, line=0) != _unplaced(before, name)]
+        if moved or set(before) - set(now):
+            raise TargetError(
+                "somebody else changed the same entry in this moment",
+                where=f"{self._root / manifest.path}" + (f":{moved[0].line}" if moved else ""),
+                got=moved[0].sha256[:12] if moved else "no entry any more",
+                remedy="agree with them, then publish again",
+            )
+        self._write(manifest.path, change.apply(here, manifest.path))
+
+    def _write(self, path: str, data: bytes) -> None:
+        files.write(self._root / path, data, mode=mode_of(self._root / path))
 
     def _plan(self, request: Request) -> Plan:
         settings = self._settings
@@ -229,16 +263,16 @@ class Folder:
         found = {path: publication.entries_in(self._manifest(path), path, model) for path in self._settings.manifests}
         return publication.former_entries(found)
 
-    def _check_conflict(self, request: Request) -> None:
+    def _check_conflict(self, request: Request, state: Path) -> None:
         wanted = {artifact.file_name: artifact.sha256 for artifact in request.artifacts}
         for entry in () if request.supersede else self._entries(request.model):
-            if publication.is_conflict(request, entry, wanted):
-                raise TargetError(
-                    f'somebody else has published "{entry.file_name}" since',
+            if conflict.is_conflict(request, entry, wanted):
+                raise conflict.refusal(
+                    request,
+                    entry,
                     where=f"{self._root}:{entry.line}",
-                    expected=f"sha256 {request.last_published.get(entry.file_name, '?')[:12]}",
                     got=f"{entry.sha256[:12]}, built {entry.build_time or 'at an unknown time'}",
-                    remedy=f"agree with them; to replace theirs: doit publish:{request.model.name} --supersede",
+                    unpublished=folder_journal.was_taken_back(state, request.model.name, entry),
                 )
 
     def _change_back(self, model: Model, state: Path, last: Replaced) -> Change:
@@ -258,51 +292,13 @@ class Folder:
             remedy="make room on the share",
         )
 
-    def _require_mounted(self) -> None:
-        if not self._root.is_dir():
-            why = "the folder is not there"
-        elif self._settings.manifests and not any((self._root / path).is_file() for path in self._settings.manifests):
-            why = "the folder has none of its manifests: the share is not mounted, or it is another folder"
-        else:
-            return
-        raise TargetError(
-            why,
-            where=str(self._root),
-            remedy="mount the share, or correct `repository` and `manifests` of the target in models.yaml",
-        )
 
-    @contextlib.contextmanager
-    def _locked(self, purpose: str, events: Events, subject: str) -> Iterator[Path]:
-        self._require_mounted()
-        state = self._root / STATE
-        try:
-            state.mkdir(exist_ok=True)
-        except OSError as error:
-            raise TargetError(
-                f"the folder cannot be written: {error.strerror}",
-                where=str(self._root),
-                remedy="mount the share for writing",
-            ) from error
-        waiting = lambda holder: events.step(subject, "publish", f"waits for {holder}")  # noqa: E731
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(locks.exclusive(state / "lock", purpose, wait=LOCK_WAIT, on_wait=waiting))
-            except OSError as error:
-                raise StoreError(
-                    f"the share cannot be locked: {error.strerror}",
-                    where=str(state),
-                    remedy="mount it with locks (SMB or NFS 4), and publish from one workstation at a time until then",
-                ) from error
-            folder_journal.mend(state, self._root)
-            yield state
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
-def _paths(file: FilePlan) -> tuple[str, ...]:
-    directory = file.path.rpartition("/")[0]
-    if file.storage != "chunks":
-        return (file.path,)
-    names = [chunk.file_name for chunk in file.chunks]
-    return tuple(f"{directory}/{name}" for name in (*names, release.chunk_manifest_name(file.artifact.file_name)))
+def _unplaced(entries: Mapping[str, Entry], name: str) -> Entry | None:
+    return dataclasses.replace(entries[name], line=0) if name in entries else None
 
 
 def _stop(cancel: Event | None) -> None:

@@ -92,12 +92,12 @@ class FolderFiles:
         where = (self._root / file.path).parent
         if file.storage == "chunks":
             for chunk, piece in zip(file.chunks, pieces_of(file.artifact.path), strict=True):
-                files.write(where / chunk.file_name, piece)
+                files.write(where / chunk.file_name, piece, mode=mode_of(where / chunk.file_name))
                 _read_back(where / chunk.file_name, chunk.sha256)
             count = str(len(file.chunks)).encode()
             files.write(where / release.chunk_manifest_name(file.artifact.file_name), count)
         else:
-            files.copy(file.artifact.path, self._root / file.path)
+            files.copy(file.artifact.path, self._root / file.path, mode=mode_of(self._root / file.path))
             _read_back(self._root / file.path, file.artifact.sha256)
         for path in file.removed:
             (self._root / path).unlink(missing_ok=True)
@@ -114,6 +114,22 @@ class FolderFiles:
                     got=found.name,
                     remedy="spell the artifact's name as it is published",
                 )
+
+
+def paths_of(file: FilePlan) -> dict[str, str]:
+    """What an artifact's writing leaves: path -> sha256, "" where it removes one."""
+    directory = file.path.rpartition("/")[0]
+    gone = dict.fromkeys(file.removed, "")
+    if file.storage != "chunks":
+        return {file.path: file.artifact.sha256, **gone}
+    count = f"{directory}/{release.chunk_manifest_name(file.artifact.file_name)}"
+    pieces = {f"{directory}/{chunk.file_name}": chunk.sha256 for chunk in file.chunks}
+    return {**pieces, count: hashlib.sha256(str(len(file.chunks)).encode()).hexdigest(), **gone}
+
+
+def mode_of(path: Path) -> int:
+    """Permissions of the file that is about to be replaced: a share's other writers keep theirs."""
+    return path.stat().st_mode & 0o777 if path.is_file() else 0o644
 
 
 def _read_back(path: Path, sha256: str) -> None:

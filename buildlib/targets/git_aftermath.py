@@ -11,16 +11,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
 from buildlib.core.catalog import Target
 from buildlib.ports.target import Check
 from buildlib.store import files
 from buildlib.targets.git_commands import Git
-from buildlib.targets.git_journal import PENDING, Journal, settle, worktree_oids
+from buildlib.targets.git_journal import PENDING, Journal, settle
 from buildlib.targets.git_preconditions import Repository
-from buildlib.targets.git_tree import changed_paths, files_at
+from buildlib.targets.git_tree import TreeFile, changed_paths, files_at
+from buildlib.targets.git_work_tree import beyond_link, in_the_way, is_as, worktree_oids
 
 PATIENCE = 10.0
 """Seconds that a lock file may still belong to a git command that lives; ours hold theirs for milliseconds."""
@@ -71,17 +72,30 @@ def landed(repository: Repository, remote: str) -> None:
 def untouched(git: Git, base: str, commit: str) -> Check:
     """Holds where a fast-forward runs over nobody's uncommitted work."""
     paths = changed_paths(git, base, commit)
-    have = worktree_oids(git, paths)
+    have, root = worktree_oids(git, paths), git.work_tree
     trees = [files_at(git, one, *sorted(paths)) if paths else {} for one in (base, commit)]
-    touched = sorted(
-        path for path, oids in have.items() if not oids & {tree[path].oid for tree in trees if path in tree}
-    )
+    own = {path for path in have if not any(path in tree and is_as(root, tree[path], have[path]) for tree in trees)}
+    touched = sorted(own | {path for path in trees[1] if _is_blocked(root, path, set(have) - own, trees[0])})
     return Check(
         name="fast-forward",
         ok=not touched,
         what=f"uncommitted work would be lost in a fast-forward: {', '.join(touched[:3])}",
         remedy="commit it, or set it aside: git stash",
     )
+
+
+def _is_blocked(root: Path, path: str, going: set[str], before: Mapping[str, TreeFile]) -> bool:
+    """True where somebody's folder, file or link lies in a path's way. going: tracked files that may give way."""
+    linked = beyond_link(root, path)
+    if linked is not None:
+        return linked not in going
+    if not in_the_way(root, path) or path in before:
+        return False
+    if (root / path).is_dir():
+        return not all(
+            str(found.relative_to(root)) in going for found in (root / path).rglob("*") if not found.is_dir()
+        )
+    return not any(str(parent) in going for parent in PurePosixPath(path).parents)
 
 
 def scratch(state: Path) -> Path:

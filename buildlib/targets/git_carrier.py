@@ -16,7 +16,7 @@ from buildlib.errors import Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Published, PublishedFile
 from buildlib.store import locks
-from buildlib.targets import git_aftermath, git_history, git_preconditions, git_remote, git_tree
+from buildlib.targets import git_aftermath, git_history, git_preconditions, git_remote, git_tree, git_work_tree
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_journal import PENDING, Journal, Settling, settle
 from buildlib.targets.git_known import Known
@@ -74,6 +74,8 @@ class Carrier:
                         commit=git_history.last_commit(git, proposal.files, base) if proposal.files else None,
                         files=proposal.files,
                     )
+                paths = {edit.path for edit in proposal.edits}
+                git_preconditions.require(iter([git_work_tree.unlinked(self._root, paths)]), str(self._root))
                 commit = self._commit(repository, proposal, subject)
                 _stop(cancel)
                 Journal(repository.state, subject).write(self._settling(proposal, commit))
@@ -81,7 +83,9 @@ class Carrier:
                 try:
                     if proposal.plan is not None:
                         git_remote.push_lfs(git, settings, proposal.plan)
-                    git_remote.push(git, settings, base, commit, subject)
+                    git_remote.push(
+                        git, settings, base, commit, None if subject[0] == "+" else f"doit abandon {subject}"
+                    )
                 except git_remote.Moved:
                     self.forget(repository, subject)
                     told.step(subject, "publish", f"{settings.remote} moved on; starting anew on its new head")
@@ -172,6 +176,14 @@ class Carrier:
             change=proposal.change,
             manifests=self._settings.manifests,
         )
+
+    def ask(self, repository: Repository, *, sure: bool) -> None:
+        """Asks the remote what it has got. Raises TargetError, with sure, where it does not answer."""
+        try:
+            git_aftermath.landed(repository, git_remote.fetch(repository.git, self._settings))
+        except TargetError:
+            if sure:
+                raise
 
     def pending(self, git: Git, subject: str) -> str | None:
         """Our commit for a subject that the remote has not got, as far as is known here."""

@@ -9,14 +9,54 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from buildlib.errors import TargetError
+from buildlib.errors import TargetError, without_logins
 
-MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
-"""Variables that would point git at another repository than the one named; set inside hooks."""
+MISLEADING = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_NAMESPACE",
+    "GIT_COMMON_DIR",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_ATTR_SOURCE",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+)
+"""Variables that would show git another repository than the one named, or other paths in it; set inside hooks."""
 
-_QUIET: Mapping[str, str] = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+_QUIET: Mapping[str, str] = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+    # What stands here under another's name does not stand so in the remote.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+}
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
-_SETTINGS = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", "-c", "core.quotePath=false")
+_NETWORK = ("fetch", "push", "ls-remote", "lfs")
+_SETTINGS = tuple(
+    word
+    for setting in (
+        "http.lowSpeedLimit=1",
+        "http.lowSpeedTime=60",
+        "core.quotePath=false",
+        "core.fsmonitor=false",
+        "color.ui=false",
+        "log.showSignature=false",
+        "trailer.separators=:",
+        "i18n.commitEncoding=UTF-8",
+        "i18n.logOutputEncoding=UTF-8",
+        # Nothing but the one commit goes over, and no cleaning up begins while objects wait for their commit.
+        "submodule.recurse=false",
+        "fetch.recurseSubmodules=false",
+        "push.recurseSubmodules=no",
+        "gc.auto=0",
+        "maintenance.auto=false",
+    )
+    for word in ("-c", setting)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +86,7 @@ class Git:
 
     def __init__(self, work_tree: Path) -> None:
         self.work_tree = work_tree
+        self._ssh_configured: bool | None = None
         self.small_blobs: dict[str, bytes] = {}
         """oid -> bytes, as `git_tree.blob` has read them: objects never change."""
 
@@ -81,7 +122,7 @@ class Git:
                 remedy="mount the share or correct `repository` of the target in models.yaml",
             )
         extra = dict(_QUIET)
-        if "GIT_SSH_COMMAND" not in os.environ and "GIT_SSH" not in os.environ:
+        if argv[0] in _NETWORK and not self._own_ssh():
             extra["GIT_SSH_COMMAND"] = _SSH
         extra.update(env or {})
         with tempfile.TemporaryFile() if stdin is None or isinstance(stdin, bytes) else stdin.open("rb") as source:
@@ -112,11 +153,19 @@ class Git:
             argv=argv,
             status=int(status),
             stdout=stdout if isinstance(stdout, bytes) else str(stdout or "").encode(),
-            stderr=stderr if isinstance(stderr, str) else bytes(stderr).decode("utf-8", "replace"),
+            stderr=without_logins(stderr if isinstance(stderr, str) else bytes(stderr).decode("utf-8", "replace")),
         )
         if check and done.status != 0:
             raise self.failed(done)
         return done
+
+    def _own_ssh(self) -> bool:
+        """True where somebody has said with which ssh, and so with which key, to go to the remote."""
+        if "GIT_SSH_COMMAND" in os.environ or "GIT_SSH" in os.environ:
+            return True
+        if self._ssh_configured is None:
+            self._ssh_configured = self.ok("config", "core.sshCommand")
+        return self._ssh_configured
 
     def stream(self, output: IO[bytes], *argv: str) -> None:
         """Runs a command that must succeed and writes its standard output to a file, for large blobs."""

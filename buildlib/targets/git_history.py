@@ -13,7 +13,7 @@ from buildlib.core.manifests import release
 from buildlib.core.manifests.manifest_change import Change
 from buildlib.errors import TargetError
 from buildlib.ports.target import PublishedFile
-from buildlib.targets import git_plan, git_tree, publication
+from buildlib.targets import conflict, git_plan, git_tree, publication
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_tree import TreeEdit, TreeFile
 
@@ -73,6 +73,8 @@ def former(git: Git, target: Target, model: Model, head: str) -> Former:
             got=f"last changed by commit {commit[:10]}" if commit else "no file of it",
             remedy=f"see what was there: git log -- '{directory}'",
         )
+    here = publication.former_entries(git_plan.entries_at(git, target, model, head))
+    conflict.require_ours(model, here, conflict.published_by(trailers))
     old_tree = git_tree.files_at(git, parent, directory)
     old_mine = {path: file for path, file in old_tree.items() if _is_ours(path, directory, names)}
     entries = git_plan.entries_at(git, target, model, parent)

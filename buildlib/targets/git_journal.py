@@ -6,6 +6,7 @@ step of settling can be done again, so the journal says where to, and the next r
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from buildlib.errors import BuildError, TargetError
 from buildlib.store import files
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_tree import TreeFile, blob, changed_paths, files_at
+from buildlib.targets.git_work_tree import SUBMODULE, beyond_link, is_as, put, take_away, worktree_oids
 
 PENDING = "refs/supercombo-build/"
 """Under it, by model: commits that were made and did not reach the remote, or are about to."""
@@ -71,18 +73,6 @@ class Journal:
         files.sync_directory(self._path.parent)
 
 
-def worktree_oids(git: Git, paths: set[str]) -> dict[str, frozenset[str]]:
-    """path -> oids that git could give the work tree's file: with filters applied, and of its bytes as they are
-    (a file committed before .gitattributes sent it through git-lfs). Paths that are no files are left out."""
-    there = sorted(path for path in paths if (git.work_tree / path).is_file() and "\n" not in path)
-    if not there:
-        return {}
-    listed = "".join(f"{path}\n" for path in there).encode("utf-8", "surrogateescape")
-    filtered = git.run("hash-object", "--stdin-paths", stdin=listed).text.split("\n")
-    exact = git.run("hash-object", "--no-filters", "--stdin-paths", stdin=listed).text.split("\n")
-    return {path: frozenset(pair) for path, *pair in zip(there, filtered, exact, strict=True)}
-
-
 def settle(git: Git, journal: Journal, settling: Settling) -> tuple[str, ...]:
     """Brings branch, index and work tree from base to commit; may be done again. Paths left to their owners' edits."""
     journal.write(settling)
@@ -134,20 +124,35 @@ def _settle_work_tree(
 ) -> tuple[str, ...]:
     have = worktree_oids(git, paths)
     left: list[str] = []
-    for path in sorted(paths):
+    # What goes goes first: a folder may take a file's place, or a file a folder's.
+    for path in sorted(paths, key=lambda path: (path in after, path)):
         old, new, file = before.get(path), after.get(path), git.work_tree / path
-        for leftover in file.parent.glob(f".{_glob_safe(file.name[:80])}.*.tmp"):
-            leftover.unlink(missing_ok=True)
-        if new.oid in have.get(path, ()) if new else path not in have:
+        if beyond_link(git.work_tree, path) is not None:
+            left += [path] if new else []
             continue
-        if path in have and (old is None or old.oid not in have[path]):
+        for leftover in file.parent.glob(f".{_glob_safe(file.name[:80])}.*.tmp"):
+            _remove(leftover)
+        if is_as(git.work_tree, new, have.get(path)) if new else path not in have and not _is_submodule(old):
+            continue
+        if path in have and (old is None or not is_as(git.work_tree, old, have[path])):
             if not (path in settling.manifests and _edit_in_place(settling, file, path)):
                 left.append(path)
-        elif new is None:
-            file.unlink(missing_ok=True)
-        else:
-            _write(git, settling.commit, path, file, executable=new.mode == "100755")
+        elif new is not None:
+            left += [] if put(git, settling.commit, new) else [path]
+        elif old is not None:
+            take_away(git, old)
     return tuple(left)
+
+
+def _is_submodule(file: TreeFile | None) -> bool:
+    return file is not None and file.mode == SUBMODULE
+
+
+def _remove(leftover: Path) -> None:
+    if leftover.is_dir() and not leftover.is_symlink():
+        shutil.rmtree(leftover, ignore_errors=True)
+    else:
+        leftover.unlink(missing_ok=True)
 
 
 def _edit_in_place(settling: Settling, file: Path, path: str) -> bool:
@@ -162,11 +167,6 @@ def _edit_in_place(settling: Settling, file: Path, path: str) -> bool:
     if new != old:
         files.write(file, new, mode=file.stat().st_mode & 0o777)
     return True
-
-
-def _write(git: Git, commit: str, path: str, file: Path, *, executable: bool) -> None:
-    with files.replacing(file, mode=0o755 if executable else 0o644) as output:
-        git.stream(output, "cat-file", "--filters", f"{commit}:{path}")
 
 
 def _glob_safe(name: str) -> str:

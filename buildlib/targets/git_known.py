@@ -14,16 +14,16 @@ from buildlib.targets.git_preconditions import Repository
 
 
 class Known:
-    """Blob oid -> sha256. A cache: losing it costs time."""
+    """Blob oid -> sha256. A cache, sealed: losing it costs time, a wrong line would pass other bytes for published."""
 
     def __init__(self, repository: Repository) -> None:
-        self._path = repository.state / "blobs.json"
+        self._path = repository.state / "blobs"
 
     def read(self) -> dict[str, str]:
         """What is known; nothing where the file is missing or broken."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(files.read_sealed(self._path), type=dict[str, str])
+        except (OSError, ValueError, RecursionError):
             return {}
 
     def note(self, git: Git, commit: str, paths: set[str]) -> None:
@@ -32,4 +32,4 @@ class Known:
         for file in git_tree.files_at(git, commit, *sorted(paths)).values() if paths else ():
             if file.oid not in known and git_tree.blob_size(git, file.oid) >= POINTER_LIMIT:
                 known[file.oid] = hashlib.sha256(git_tree.blob(git, file.oid)).hexdigest()
-        files.write(self._path, msgspec.json.encode(known))
+        files.write_sealed(self._path, msgspec.json.encode(known))

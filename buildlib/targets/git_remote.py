@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 from buildlib.core.catalog import Target
-from buildlib.errors import TargetError
+from buildlib.errors import OutcomeUnknown, TargetError
 from buildlib.ports.target import Check
-from buildlib.targets.git_commands import Git
+from buildlib.targets.git_commands import Done, Git
 from buildlib.targets.publication import Plan
+
+ASKED_AGAIN = 5
+PAUSE = 2.0
+"""After a connection broke in the middle of a push: how often the remote is asked, and seconds between."""
 
 
 class Moved(Exception):
@@ -15,10 +22,6 @@ class Moved(Exception):
 
 class Refused(TargetError):
     """The remote answered, and did not take it. Nothing changed there."""
-
-
-class Unknown(TargetError):
-    """The remote stopped answering: whether it has the commit is not known."""
 
 
 def tracking(target: Target) -> str:
@@ -45,6 +48,13 @@ def ancestry(git: Git, target: Target, head: str, remote: str) -> Check:
     if head == remote or is_ancestor(git, head, remote):
         return Check(name="level", ok=True, what="")
     if is_ancestor(git, remote, head):
+        if git.run("merge-base", "--fork-point", tracking(target), head, check=False).text == head:
+            return Check(
+                name="level",
+                ok=False,
+                what=f"{target.remote}/{target.branch} was set back behind what it had",
+                remedy=f"agree with whoever did it, then git reset --keep {target.remote}/{target.branch}",
+            )
         count = git.text("rev-list", "--count", f"{remote}..{head}")
         return Check(
             name="level",
@@ -85,20 +95,27 @@ def is_ancestor(git: Git, one: str, other: str) -> bool:
     return git.ok("merge-base", "--is-ancestor", one, other)
 
 
-def push(git: Git, target: Target, base: str, commit: str, subject: str) -> None:
-    """Returns when the remote has the commit. Raises Moved, Refused, Unknown."""
-    done = git.run("push", "-q", "--no-follow-tags", target.remote, f"{commit}:refs/heads/{target.branch}", check=False)
-    if done.status == 0:
+def push(git: Git, target: Target, base: str, commit: str, give_up: str | None) -> None:
+    """Returns when the remote has the commit. Raises Moved, Refused, OutcomeUnknown.
+
+    Only onto base: a branch that was set back behind it meanwhile does not get back what somebody took away.
+    give_up: what drops the commit, for the remedy.
+    """
+    branch = f"refs/heads/{target.branch}"
+    lease = f"--force-with-lease={branch}:{base}"
+    done = git.run("push", "-q", "--no-follow-tags", lease, target.remote, f"{commit}:{branch}", check=False)
+    told = git.run("rev-parse", "-q", "--verify", tracking(target), check=False).text
+    if done.status == 0 or told == commit:  # git notes it as soon as the remote says so, whatever breaks after that
         return
-    asked = git.run("ls-remote", target.remote, f"refs/heads/{target.branch}", check=False)
-    if asked.status != 0:
-        raise Unknown(
+    remote = _settled(git, target, base, broken=_is_broken(done))
+    if remote is None or (remote == base and _is_broken(done)):
+        again = f"the same again when {target.remote} can be reached"
+        raise OutcomeUnknown(
             f"committed as {commit[:10]}, and not known to be pushed",
             where=str(git.work_tree),
             got=done.last_words,
-            remedy=f"the same again when {target.remote} can be reached, or doit abandon {subject}",
+            remedy=f"{again}, or {give_up}" if give_up else again,
         )
-    remote = asked.text.split("\t")[0]
     if remote == commit:
         return
     if remote == base:
@@ -110,6 +127,34 @@ def push(git: Git, target: Target, base: str, commit: str, subject: str) -> None
         )
     if not is_ancestor(git, commit, fetch(git, target)):
         raise Moved
+
+
+def _settled(git: Git, target: Target, base: str, *, broken: bool) -> str | None:
+    """The remote's commit, "" where it has no such branch, None where it does not say.
+
+    After a broken connection it is asked for a while: the remote may still be taking the commit in.
+    """
+    remote: str | None = None
+    for turn in range(ASKED_AGAIN if broken else 1):
+        if turn:
+            time.sleep(PAUSE)
+        asked = git.run("ls-remote", target.remote, f"refs/heads/{target.branch}", check=False)
+        remote = asked.text.split("\t")[0] if asked.status == 0 else None
+        if remote not in (None, base):
+            break
+    return remote
+
+
+def _is_broken(done: Done) -> bool:
+    """True where git ended without the remote's word on the commit."""
+    return "! [" not in done.stderr and (done.status < 0 or _BROKEN.search(done.stderr) is not None)
+
+
+_BROKEN = re.compile(
+    r"hung up unexpectedly|unexpected disconnect|early EOF|broken pipe|timed out|closed by remote host"
+    r"|connection (was )?(reset|closed|lost|aborted)|operation too slow|RPC failed; (HTTP 5|curl (18|28|52|55|56|92))",
+    re.IGNORECASE,
+)
 
 
 def push_lfs(git: Git, target: Target, plan: Plan) -> None:

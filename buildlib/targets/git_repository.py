@@ -29,9 +29,10 @@ from buildlib.targets import (
 )
 from buildlib.targets.git_carrier import Carrier, Proposal
 from buildlib.targets.git_commands import Git
-from buildlib.targets.git_journal import is_sparse, small_blob, worktree_oids
+from buildlib.targets.git_journal import is_sparse, small_blob
 from buildlib.targets.git_known import Known
 from buildlib.targets.git_preconditions import Repository, open_repository
+from buildlib.targets.git_work_tree import unlinked, worktree_oids
 from buildlib.targets.publication import Plan
 
 CATALOG = "+catalog"
@@ -160,9 +161,11 @@ class GitRepository:
 
         return self._carrier.carry_out("catalog new", CATALOG, propose, events, cancel)
 
-    def abandon(self, model: Model) -> str | None:
-        """Drops a commit that did not reach the remote; its hash."""
+    def abandon(self, model: Model, *, sure: bool = False) -> str | None:
+        """Drops a commit that did not reach the remote; its hash. One that did, as the remote now says, is settled."""
         with self._carrier.locked(f"abandon {model.name}", Silent(), model.name) as repository:
+            if self._carrier.pending(repository.git, model.name) is not None:
+                self._carrier.ask(repository, sure=sure)
             pending = self._carrier.pending(repository.git, model.name)
             self._carrier.forget(repository, model.name)
             return pending
@@ -181,6 +184,7 @@ class GitRepository:
         """What the plan itself needs of the repository."""
         if any(file.storage == "lfs" for file in plan.files):
             yield git_preconditions.lfs_check(git)
+        yield unlinked(self._root, [*(file.path for file in plan.files), *(one.path for one in plan.manifests)])
         written = {file.path for file in plan.files if file.storage != "chunks" and not file.present}
         have = worktree_oids(git, written)
         tree = git_tree.files_at(git, plan.base, *sorted(written)) if written else {}

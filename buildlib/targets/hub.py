@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from buildlib.errors import InputChanged, TargetError
 
@@ -123,7 +123,9 @@ class Hub:
 
     def url(self, path: str) -> str:
         """From where anybody downloads a file of the branch."""
-        return f"{self._api.endpoint}/{self.repository}/resolve/{quote(self.branch, safe='')}/{quote(path)}"
+        endpoint = urlsplit(self._api.endpoint)
+        public = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2]))
+        return f"{public}/{self.repository}/resolve/{quote(self.branch, safe='')}/{quote(path)}"
 
     def commit(self, parent: str, message: str, operations: Operations) -> str:
         """One commit on top of parent; large files are there before it. Raises Moved, InputChanged, TargetError."""

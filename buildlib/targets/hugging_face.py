@@ -19,7 +19,7 @@ from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Published, Request, TargetState
 from buildlib.store import files
-from buildlib.targets import publication
+from buildlib.targets import conflict, publication
 from buildlib.targets.hub import Hub, HubCommit, Moved, Operations
 from buildlib.targets.hub_memory import Memory, Seen, artifact_path, entries_of
 from buildlib.targets.publication import FilePlan, ManifestPlan, Plan
@@ -100,7 +100,7 @@ class HuggingFace:
 
         return self._carry_out(request.model, propose, events or Silent(), cancel)
 
-    def abandon(self, model: Model) -> str | None:
+    def abandon(self, model: Model, *, sure: bool = False) -> str | None:
         """Nothing waits here: the hub has a commit or has not."""
         return None
 
@@ -110,8 +110,9 @@ class HuggingFace:
         """Puts back what stood before the model's last publication; the hub still has the former file."""
 
         def propose(base: str) -> _Proposal:
-            parent = self._parent_of_last(model)
+            last, parent = self._last_publication(model)
             seen, old = self._memory.look(base, model), self._memory.look(parent, model, remember=False)
+            conflict.require_ours(model, entries_of(seen, model), conflict.published_by(last.message))
             former = {path: publication.entries_in(data, path, model) for path, data in old.manifests.items()}
             change = publication.change_back(model, publication.former_entries(former))
             after = {path: change.apply(data, path) for path, data in seen.manifests.items()}
@@ -178,13 +179,14 @@ class HuggingFace:
         done = proposal.published
         if model is not None:
             seen = self._memory.look(commit, model)
-            wrong = [file for file in done.files if changed and seen.files.get(file.path, file.sha256) != file.sha256]
+            sent = proposal.operations.add
+            wrong = [file for file in done.files if file.path in sent and seen.files.get(file.path) != file.sha256]
             if wrong:
                 raise TargetError(
                     "the hub holds other bytes than were sent",
                     where=wrong[0].path,
                     expected=wrong[0].sha256,
-                    got=seen.files[wrong[0].path],
+                    got=seen.files.get(wrong[0].path, "no such file"),
                     remedy=f"doit unpublish {model.name}, then publish again",
                 )
             done = dataclasses.replace(done, entries=entries_of(seen, model))
@@ -257,14 +259,24 @@ class HuggingFace:
         wanted = {artifact.file_name: artifact.sha256 for artifact in request.artifacts}
         for path, data in seen.manifests.items():
             for entry in publication.entries_in(data, path, request.model).values():
-                if publication.is_conflict(request, entry, wanted):
-                    raise TargetError(
-                        f'somebody else has published "{entry.file_name}" since',
+                if conflict.is_conflict(request, entry, wanted):
+                    raise conflict.refusal(
+                        request,
+                        entry,
                         where=f"{path}:{entry.line}",
-                        expected=f"sha256 {request.last_published.get(entry.file_name, '?')[:12]}",
                         got=f"{entry.sha256[:12]}, {self._author(seen.commit, path)}",
-                        remedy=f"agree with them; to replace theirs: doit publish:{request.model.name} --supersede",
+                        unpublished=self._was_unpublished(request.model, path, entry),
                     )
+
+    def _was_unpublished(self, model: Model, path: str, entry: Entry) -> bool:
+        """True where an entry is what `doit unpublish` put back, here or elsewhere."""
+        for commit in self._hub.commits():
+            if _is_publication(commit, model):
+                return False
+            if f"Unpublished: {model.name}" in commit.message.splitlines():
+                then = publication.entries_in(self._hub.read(commit.id, path) or b"[]", path, model)
+                return entry.file_name in then and then[entry.file_name].sha256 == entry.sha256
+        return False
 
     def _author(self, base: str, path: str) -> str:
         changed = self._hub.files(base, (path,), changes=True)[path].commit
@@ -273,16 +285,13 @@ class HuggingFace:
                 return f"commit {commit.id[:10]} by {', '.join(commit.authors)}: {commit.title}"
         return f"commit {(changed or base)[:10]}"
 
-    def _parent_of_last(self, model: Model) -> str:
-        """The commit before the model's last publication. Raises TargetError where there is none to take back."""
-        commits = self._hub.commits()
-        names = [f"Artifact: {name} sha256:" for name in model.artifacts.values()]
-        for commit, parent in pairwise(commits):
-            lines = commit.message.splitlines()
-            if f"Unpublished: {model.name}" in lines:
+    def _last_publication(self, model: Model) -> tuple[HubCommit, str]:
+        """The model's last publication and the commit before it. Raises TargetError where there is none."""
+        for commit, parent in pairwise(self._hub.commits()):
+            if f"Unpublished: {model.name}" in commit.message.splitlines():
                 raise TargetError(f"{model.name} is unpublished already", where=self._hub.repository)
-            if any(line.startswith(name) for line in lines for name in names):
-                return parent.id
+            if _is_publication(commit, model):
+                return commit, parent.id
         raise TargetError(
             f"{model.name} has no publication to take back",
             where=self._hub.repository,
@@ -295,6 +304,10 @@ class HuggingFace:
             trailers.append(f"Tinygrad: {request.tinygrad}")
             trailers.append(f"Catalog: {release.fixed_part(self._settings.directory)}")
         return request.message + "\n\n" + "\n".join(trailers)
+
+
+def _is_publication(commit: HubCommit, model: Model) -> bool:
+    return any(name in conflict.published_by(commit.message) for name in model.artifacts.values())
 
 
 def _trailer(commit: HubCommit, key: str) -> str | None:

@@ -236,14 +236,6 @@ def change_back(model: Model, former: tuple[Entry, ...]) -> Change:
     return Change(kind="set", short_name=short_name, ref=ref, wanted=wanted)
 
 
-def is_conflict(request: Request, entry: Entry, wanted: Mapping[str, str]) -> bool:
-    """True where an entry is another's work: not what we published last, or, where we never did, built later."""
-    ours = request.last_published.get(entry.file_name)
-    foreign = ours is not None and ours != entry.sha256
-    later = ours is None and entry.build_time is not None and entry.build_time > request.build_time
-    return entry.sha256 != wanted.get(entry.file_name, entry.sha256) and (foreign or later)
-
-
 def check_catalog_paths(catalog: NewCatalog, there: Mapping[str, bytes | None]) -> None:
     """Raises TargetError where a new catalog's manifest would replace another file. there: path -> its bytes."""
     for one in catalog.manifests:

@@ -12,7 +12,7 @@ from threading import Event
 
 from buildlib.core.catalog import Model
 from buildlib.core.manifests.manifest import Entry
-from buildlib.errors import BuildError, TargetError
+from buildlib.errors import BuildError, OutcomeUnknown, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import (
     Check,
@@ -79,7 +79,8 @@ class Split:
                 self._fetch_back(_expected(file, former), former)
             named = self._manifests.publish(_placed(request, pushed.files), told, cancel)
         except BuildError as error:
-            if pushed.changed and former:
+            # Of a push that broke off nobody knows: the remote may name the new file already, and the next run ends it.
+            if pushed.changed and former and not isinstance(error, OutcomeUnknown):
                 self._put_back(request.model, error)
             raise
         return Published(
@@ -91,9 +92,11 @@ class Split:
             former=named.former,
         )
 
-    def abandon(self, model: Model) -> str | None:
-        """Drops what did not reach either remote."""
-        dropped = (self._manifests.abandon(model), self._files.abandon(model))
+    def abandon(self, model: Model, *, sure: bool = False) -> str | None:
+        """Drops what did not reach either remote, and puts the file back that the manifests still name."""
+        dropped = (self._manifests.abandon(model, sure=True), self._files.abandon(model, sure=sure))
+        if dropped[0] is not None and not self._agree(model):
+            self._files.unpublish(model, f"Put back the former {model.display_name}: its entry was not published")
         return next((one for one in dropped if one is not None), None)
 
     def unpublish(

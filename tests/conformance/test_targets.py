@@ -206,6 +206,32 @@ def test_somebody_elses_newer_entry_is_a_conflict_until_superseded(bench: Bench)
     assert bench.holds("nopp", OTHER)
 
 
+def test_unpublish_takes_back_nothing_of_somebody_else(bench: Bench) -> None:
+    bench.target.publish(bench.request("nopp", ARTIFACT))
+    sha256 = hashlib.sha256(ARTIFACT).hexdigest()
+    bench.edit(lambda data: data.replace(sha256.encode(), b"e" * 64))
+    after = bench.files()
+    with pytest.raises(TargetError, match="somebody else has published"):
+        bench.target.unpublish(model("nopp"), "Take back")
+    assert bench.files() == after
+
+
+def test_publishing_after_our_own_unpublish_says_so_and_goes_on_with_supersede(bench: Bench) -> None:
+    request = bench.request("nopp", ARTIFACT)
+    bench.target.publish(request)
+    bench.target.unpublish(model("nopp"), "Take back")
+    last = {request.artifacts[0].file_name: request.artifacts[0].sha256}
+    newer = bench.request("nopp", OTHER, last_published=last)
+    with pytest.raises(TargetError, match="was unpublished since") as caught:
+        bench.target.publish(newer)
+    assert "to publish it again: doit publish:nopp --supersede" in str(caught.value.remedy)
+    bench.edit(lambda data: data.replace(bench.desk.entry("nopp").sha256.encode(), b"e" * 64))
+    with pytest.raises(TargetError, match="somebody else has published"):
+        bench.target.publish(newer)
+    bench.target.publish(dataclasses.replace(newer, supersede=True))
+    assert bench.holds("nopp", OTHER)
+
+
 def test_an_entry_built_later_than_ours_is_a_conflict(bench: Bench) -> None:
     bench.edit(lambda data: data.replace(b'"build_time": "2026-0', b'"build_time": "2027-0'))
     with pytest.raises(TargetError, match="somebody else has published"):

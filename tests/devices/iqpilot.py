@@ -16,8 +16,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tests.support.scripts import lay_script
+
 HERE = Path(__file__).parent / "iqpilot_tree"
-HARNESS = Path(__file__).parents[2] / "buildlib/device_scripts/validate_supercombo.py"
 IQMODELD = "data/openpilot/iqpilot/selfdrive/iqmodeld"
 
 
@@ -28,7 +29,7 @@ def add_iqpilot(root: Path) -> None:
     (root / "data/community/crashes").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(HERE / "force_onroad_iqmodeld_test.py", tools / "force_onroad_iqmodeld_test.py")
     shutil.copyfile(HERE / "daemon.py", root / IQMODELD / "daemon.py")
-    shutil.copyfile(HARNESS, tools / "validate_supercombo.py")
+    lay_script("validate_supercombo", tools)
 
 
 def wish(root: Path, **wishes: Any) -> None:

@@ -12,9 +12,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.support.scripts import lay_script
+
 FLAGS = ("DEV=QCOM", "IMAGE=2", "FLOAT16=1", "NOLOCALS=1", "JIT_BATCH_SIZE=0", "OPENPILOT_HACKS=1")
 CPU_FLAGS = ("DEV=CPU", "IMAGE=0", "FLOAT16=1", "NOLOCALS=1", "JIT_BATCH_SIZE=0", "OPENPILOT_HACKS=1")
-BUILTIN = Path(__file__).parents[2] / "buildlib/device_scripts/compile_supercombo.py"
 IQMODELD = "data/openpilot/iqpilot/selfdrive/iqmodeld"
 SCONSCRIPT = '''\
 import os
@@ -61,8 +62,7 @@ def lay_out(
         (root / directory).mkdir(parents=True, exist_ok=True)
     write_sconscript(root, plain=plain, fused=fused)
     # IQPilot's own compile script, at its place in the guide; ours takes the same arguments.
-    (root / IQMODELD / "tools").mkdir(exist_ok=True)
-    shutil.copyfile(BUILTIN, root / IQMODELD / "tools/compile_supercombo.py")
+    lay_script("compile_supercombo", root / IQMODELD / "tools")
     for name, value in PARAMS.items():
         (root / "data/params/d" / name).write_text(value)
     (root / "VERSION").write_text("15.1")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.scripts import lay_script
 from tests.support.small_model import SLICES, SMALL, Model
 
 pytestmark = pytest.mark.compile
@@ -291,13 +292,18 @@ def test_a_pickle_that_replays_other_bits_is_refused(refused: Callable[..., str]
     ],
 )
 def test_a_warp_that_is_another_projection_is_refused(
-    refused: Callable[..., str], compile_script: Path, tmp_path: Path, right: str, wrong: str
+    refused: Callable[..., str],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    right: str,
+    wrong: str,
 ) -> None:
-    text = compile_script.read_text()
+    script = lay_script("compile_supercombo", tmp_path_factory.mktemp("script"))
+    warp = script.parent / "supercombo_build_compile/warp.py"
+    text = warp.read_text()
     assert text.count(right) == 1
-    (tmp_path / "script.py").write_text(text.replace(right, wrong))
-    changes = {"script": tmp_path / "script.py", "cameras": ("96x64",)}
-    said = refused(Model().write(tmp_path / "m.onnx"), 26, **changes)
+    warp.write_text(text.replace(right, wrong))
+    said = refused(Model().write(tmp_path / "m.onnx"), 26, script=script, cameras=("96x64",))
     assert "warp 96x64: expected within 1 grey level of the same projection in numpy, got" in said
 
 

@@ -53,7 +53,7 @@ def of_doctor(desk: SshProject) -> str:
 
 def both(desk: SshProject, what: str, remedy: str) -> None:
     """A device that cannot be reached or entered: the build and the doctor say the same."""
-    assert of_build(desk) == f"  what  one upload cannot run: {what}\n  try   {remedy}"
+    assert of_build(desk) == f"  what  {what}\n  try   {remedy}"
     assert of_doctor(desk) == f"  BAD   {what}\n        try: {remedy}"
 
 

@@ -158,5 +158,7 @@ def its_own_harness(desk: SshProject) -> Iterator[None]:
     try:
         yield
     finally:
+        folder = desk.there("data/openpilot/iqpilot/selfdrive/iqmodeld")
         for path in ("tools/force_onroad_iqmodeld_test.py", "tools/validate_supercombo.py", "daemon.py"):
-            desk.there(f"data/openpilot/iqpilot/selfdrive/iqmodeld/{path}").unlink()
+            (folder / path).unlink()
+        shutil.rmtree(folder / "tools/supercombo_build_validate")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from buildlib.core.attestation import AFTER_PUBLISHING, POINTS
-from tests.support.projects import Project
+from tests.support.projects import CHECKOUT, Project
 
 ONE = "driving_supercombo_one.pkl"
 YES = dict.fromkeys(POINTS, True)
@@ -87,6 +89,7 @@ def test_a_no_or_a_missing_answer_is_no_attestation(point: str) -> None:
 def test_a_no_is_told(built: Project) -> None:
     assert "the UI did not freeze" in attest(built, ui_not_frozen=False)
     assert "normal_boot was not answered" in attest(built, normal_boot=None)
+    assert "try   answer each of normal_boot, selected" in attest(built, normal_boot=None)
     assert kept(built) == []
 
 
@@ -150,7 +153,9 @@ def test_a_runtime_that_moved_since_the_build_is_not_attested_though_no_build_ha
 def test_answers_of_another_form_are_refused(built: Project, text: str) -> None:
     path = built.root.parent / "answers.json"
     path.write_text(text)
-    assert built.doit("attest", "one", "--json", str(path)).status == 3
+    run = built.doit("attest", "one", "--json", str(path))
+    assert run.status == 3
+    assert "the points are normal_boot, selected" in run.err
     assert kept(built) == []
 
 
@@ -199,6 +204,29 @@ def test_each_point_is_asked_at_the_terminal(built: Project) -> None:
     assert (found["by"], found["notes"]) == ("Ann Driver", "dry road, 40 minutes")
     for question in POINTS.values():
         assert question in told
+
+
+@pytest.mark.parametrize(("stop", "status"), [("end", 3), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_stops_in_the_middle_of_the_questions_attests_nothing(built: Project, stop: Any, status: int) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        built.command("attest", "one"), cwd=built.root, env=built.environ(), stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    told = b""
+    while b"? [y/N] " not in told:
+        told += os.read(master, 4096)
+    if stop == "end":
+        os.write(master, b"y\n\x04")
+    else:
+        process.send_signal(stop)
+    with contextlib.suppress(OSError):
+        while block := os.read(master, 4096):
+            told += block
+    os.close(master)
+    assert process.wait(60) == status
+    assert b"Traceback" not in told, told.decode()
+    assert kept(built) == []
 
 
 def test_a_drive_after_publishing_has_its_own_points() -> None:
@@ -251,3 +279,8 @@ def test_other_bytes_make_it_void(with_policy: Project) -> None:
     with_policy.declare()
     with_policy.doit("one").ok()
     assert lacks_a_drive(with_policy)
+
+
+def test_the_guide_to_releasing_shows_every_point() -> None:
+    text = (CHECKOUT / "docs/how-to/release-a-model.md").read_text()
+    assert [point for point in POINTS if f'"{point}": true' not in text] == []

@@ -127,8 +127,9 @@ def test_a_failed_compile_names_model_step_cause_remedy_and_log_and_leaves_no_ta
     assert run.status == 1
     tail = "\n".join(run.out.splitlines()[-6:])
     assert "one compile failed" in tail
-    assert "the op Frobnicate is not known to DEV=CPU" in tail
-    assert "  try   " in tail
+    assert "  what  one on local: the op Frobnicate is not known to DEV=CPU\n" in tail, "in its own words, and once"
+    assert "  sign  " not in tail
+    assert "  try   look at what it names" in tail
     log = next(line for line in tail.splitlines() if line.startswith("  log   ")).removeprefix("  log   ")
     assert "Frobnicate" in (built.root / log).read_text()
     assert built.artifact("one").read_bytes() == former

@@ -9,6 +9,7 @@ import pytest
 
 from buildlib.toolchain.c_compiler import CCompiler
 from tests.support.projects import Project, new_project
+from tests.support.scripts import SCRIPTS
 
 
 @pytest.mark.compile
@@ -30,6 +31,10 @@ def test_a_sample_is_compiled_once_for_real_and_not_again(
     assert checked.returncode == 0
     assert "Saved JITs to" in (artifact.parent / "compile.log").read_text()
     assert project.doit().ok().text == "1 model up to date.\n"
+    sent = project.device() / "data/supercombo-build/scripts"
+    names = sorted(str(path.relative_to(sent)).partition("/")[2] for path in sent.rglob("*.py"))
+    assert names == sorted(file.name for file in SCRIPTS["compile_supercombo"])
+    assert project.doit("gc", "--device", "local").ok().out == "Nothing to collect on local.\n"
     artifact.unlink()
     project.doit().ok()
     assert hashlib.sha256(artifact.read_bytes()).hexdigest() == digest

@@ -44,3 +44,14 @@ def test_split_models_are_built_verified_and_installed_and_then_fresh(tmp_path: 
     assert {states[stage] for stage in ("source", "upload", "compile", "pull", "verify", "install", "validate")} == {
         "fresh"
     }
+    # Other artifacts of the same parts are another compile.
+    combined = "artifact: driving_multi.pkl"
+    parted = "artifacts: { vision: v.pkl, on_policy: on.pkl, off_policy: off.pkl }"
+    (tmp_path / "models.yaml").write_text(MODELS.replace(combined, parted))
+    assert "artifacts: combined -> off_policy on_policy vision" in project.doit("plan", "multi").ok().out
+    project.doit("multi").ok()
+    for name in ("v.pkl", "on.pkl", "off.pkl"):
+        assert (tmp_path / "artifacts/multi" / name).is_file()
+    (tmp_path / "models.yaml").write_text(MODELS)
+    project.doit().ok()
+    assert "compile" not in project.doit("plan").ok().out

@@ -132,6 +132,16 @@ def test_a_lost_store_alone_compiles_nothing(built: Project) -> None:
     built.assert_right()
 
 
+def test_a_lost_store_gets_an_artifact_back_from_its_place_when_a_step_needs_it(built: Project) -> None:
+    """The verdict is asked for again while the pull, whose file lies there whole, has nothing to do."""
+    shutil.rmtree(built.root / ".build/blobs")
+    for receipt in (built.root / ".build/receipts/verify").glob("*.json"):
+        receipt.unlink()
+    built.doit().ok()
+    assert built.calls() == []
+    assert built.doit().ok().text == UP_TO_DATE
+
+
 def test_an_artifact_lost_here_comes_back_from_the_device(built: Project) -> None:
     before = built.artifact("one").read_bytes()
     lose_store(built)
@@ -305,6 +315,35 @@ def test_a_renamed_model_that_says_what_it_was_compiles_nothing(built: Project) 
     assert built.calls() == []
     built.assert_right()
     assert built.doit().ok().text == UP_TO_DATE
+
+
+def test_a_renamed_model_needs_its_former_name_no_more_once_it_is_built(built: Project) -> None:
+    built.models["uno"] = {**built.models.pop("one"), "was": "one"}
+    built.declare()
+    built.doit().ok()
+    del built.models["uno"]["was"]
+    built.declare()
+    built.doit("gc", "--yes").ok()
+    assert built.doit().ok().text == UP_TO_DATE
+    assert built.calls() == []
+    built.models["uno"]["frame_skip"] = 2
+    built.declare()
+    assert "frame skip: 4 -> 2" in built.doit("plan", "uno").ok().out
+
+
+def test_what_another_model_made_and_a_model_uses_is_no_garbage(built: Project) -> None:
+    """Two models of the same ONNX and flags share what does not depend on their names."""
+    built.models["twin"] = {**built.models["one"], "display_name": "Twin", "artifact": "driving_supercombo_twin.pkl"}
+    built.declare()
+    built.doit("twin").ok()
+    made = built.calls()
+    del built.models["one"]
+    built.declare()
+    built.doit("gc", "--yes").ok()
+    (built.root / "one.onnx").unlink()
+    run = built.doit().ok()
+    assert "2 models up to date (assumed)" in run.text
+    assert built.calls() == made
 
 
 def test_a_removed_model_keeps_its_files_until_gc_is_told_yes(built: Project) -> None:

@@ -60,7 +60,7 @@ def answers_of(artifact: Path, role: str, environment: dict[str, str]) -> dict[s
 
 def test_the_script_and_the_build_ask_for_the_same_inputs(cpu_environment: dict[str, str]) -> None:
     code = (
-        "import json, compile_split as s\n"
+        "import json; from supercombo_build_compile import split_inputs as s\n"
         "forms = {r: {n: list(form[1]) for n, form in s.role_form(r, (512, 256)).items()} for r in s.ROLES}\n"
         "print(json.dumps([s.ROLE_SETS, forms]))"
     )

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scripts import lay_script
+
 pytestmark = pytest.mark.compile
 
 Compile = Callable[..., subprocess.CompletedProcess[str]]
@@ -184,16 +186,15 @@ def test_a_stock_artifacts_metadata_can_be_read_from_it(sample_artifact: Path, c
 
 
 def test_the_script_alone_compiles_away_from_the_project(
-    sample_onnx: Path, sample_artifact: Path, compile_script: Path, run_compile: Compile, tmp_path: Path
+    sample_onnx: Path, sample_artifact: Path, run_compile: Compile, tmp_path: Path
 ) -> None:
-    """As a device gets it: one file, in a directory with a space, cold caches, another hash seed. Same bytes."""
-    script = tmp_path / "some where" / "script.py"
-    script.parent.mkdir()
-    script.write_bytes(compile_script.read_bytes())
+    """As a device gets it: its own files, in a directory with a space, cold caches, another hash seed. Same bytes."""
+    script = lay_script("compile_supercombo", tmp_path / "some where")
+    there = sorted(script.parent.rglob("*"))
     output = tmp_path / "some where" / "out put.pkl"
     cold = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONHASHSEED": "123"}
     done = run_compile(sample_onnx, output, script=script, environment=cold)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in script.parent.iterdir()) == ["out put.pkl", "script.py"]
+    assert sorted(script.parent.rglob("*")) == sorted([*there, output])
     digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (output, sample_artifact)}
     assert len(digests) == 1

@@ -53,7 +53,29 @@ def test_a_device_that_is_away_is_told_and_the_rest_is_read(built: Project) -> N
     out = built.doit("diagnose", "one").ok().out
     assert "which was not asked" in out
     assert "queue of another depth" in out
+    assert "doit doctor" in out or "python cannot be run" in out, "why it was not asked is told too"
     assert "not asked" not in built.doit("diagnose", "one", "--here").ok().out
+
+
+def test_a_failure_that_no_sign_explains_is_told_in_its_own_words(built: Project) -> None:
+    """`no known sign of failure, and no error` was the answer to it."""
+    built.artifact("one").unlink()
+    (built.artifact("one") / "mine").mkdir(parents=True)
+    assert built.doit("one").status == 1
+    words = ("diagnose", "one", "--here")
+    out = built.doit(*words).ok().out
+    assert "one pull, failed 20" in out
+    assert "cannot be written: Is a directory" in out
+    assert "move that directory away" in out
+    (told,) = [told for name, told in json.loads(built.doit(*words, "--json").out).items() if "failed" in name]
+    assert told["unknown"]
+
+
+def test_the_log_of_each_artifact_of_a_model_is_read(built: Project) -> None:
+    for role in ("vision", "policy"):
+        (built.root / f"artifacts/one/compile-{role}.log").write_text("Ran out of input\n")
+    out = built.doit("diagnose", "one", "--here").ok().out
+    assert out.count("the artifact is incomplete") == 2
 
 
 def test_an_unknown_error_is_shown_whole(built: Project, tmp_path: Path) -> None:
@@ -169,5 +191,21 @@ def test_the_same_tinygrad_and_flags_are_no_difference(built: Project, stock: Pa
         assert "script_differs" in [one["code"] for one in findings]
 
 
+def test_where_a_device_decides_for_another_profile_the_models_own_is_compared(built: Project, stock: Path) -> None:
+    """`local` compiles a QCOM model for the CPU: six differences of no interest, with remedies that change nothing."""
+    built.models["one"].update(profile="qcom")
+    built.declare()
+    run = built.doit("diagnose", "--compare-stock", str(stock), "one", "--json")
+    findings = next(iter(json.loads(run.out).values()))
+    assert findings[0]["code"] == "other_profile"
+    assert findings[0]["found"] == "local, profile cpu"
+    flags = {one["found"] for one in findings if one["code"] == "flag_differs"}
+    assert "DEV=QCOM" in flags, "the stand-in of a stock tree is compiled for the CPU"
+    assert "tinygrad_differs" not in [one["code"] for one in findings]
+
+
 def test_a_folder_that_is_no_openpilot_is_a_usage_error(built: Project, tmp_path: Path) -> None:
-    assert built.doit("diagnose", "--compare-stock", str(tmp_path)).status == 3
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        run = built.doit("diagnose", "--compare-stock", str(folder))
+        assert run.status == 3
+        assert "name the root of the checkout" in run.err

@@ -101,7 +101,7 @@ def test_an_entry_edited_by_hand_is_stale_again(published: Project) -> None:
     try:
         assert published.status("nopp")["nopp"]["publish"]["state"] == "stale"
         reason = "sandbox holds other bytes, or its entry was edited"
-        assert f"nopp: publish stale: {reason}" in published.doit("status").ok().out
+        assert f"nopp: publish is stale: {reason}" in published.doit("status").ok().out
         assert reason in published.doit("explain", "nopp").ok().out
     finally:
         manifest.write_text(text)

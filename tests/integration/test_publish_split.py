@@ -142,3 +142,38 @@ def test_no_url_at_all_is_refused_before_anything_moves(pair: Pair) -> None:
     with pytest.raises(TargetError, match="nothing says from where"):
         target.publish(pair.desk.request("nopp", ARTIFACT))
     assert pair.file.read_bytes() == old
+
+
+def broken_off(pair: Pair) -> Path:
+    """A publish whose link breaks after the manifests' remote took the commit; where that remote is now."""
+    origin, gone = pair.desk.sandbox.origin, pair.desk.sandbox.root / "gone.git"
+    hook(origin, "reference-transaction", f"test $1 = committed || exit 0\nmv '{origin}' '{gone}'\nkill -9 $PPID\n")
+    with pytest.raises(TargetError, match="not known to be pushed"):
+        pair.target().publish(pair.desk.request("nopp", ARTIFACT))
+    return gone
+
+
+def test_a_push_of_unknown_outcome_keeps_the_file_that_the_remote_may_name(pair: Pair) -> None:
+    gone = broken_off(pair)
+    assert pair.file.read_bytes() == ARTIFACT
+    with pytest.raises(TargetError, match="cannot be fetched"):
+        pair.target().abandon(model("nopp"))
+    assert pair.file.read_bytes() == ARTIFACT
+    gone.rename(pair.desk.sandbox.origin)
+    (pair.desk.sandbox.origin / "hooks" / "reference-transaction").unlink()
+    assert pair.target().abandon(model("nopp")) is None
+    assert pair.file.read_bytes() == ARTIFACT
+    assert not pair.target().publish(pair.desk.request("nopp", ARTIFACT)).changed
+    assert pair.holds(ARTIFACT)
+
+
+def test_abandoning_what_the_remote_never_got_puts_the_former_file_back(pair: Pair) -> None:
+    old, origin = pair.file.read_bytes(), pair.desk.sandbox.origin
+    head = pair.desk.head()
+    gone = broken_off(pair)
+    gone.rename(origin)
+    (origin / "hooks" / "reference-transaction").unlink()
+    git(origin, "update-ref", "refs/heads/main", head)
+    assert pair.target().abandon(model("nopp")) is not None
+    assert pair.file.read_bytes() == old
+    assert pair.holds(old)

@@ -194,3 +194,21 @@ def test_what_was_published_into_the_sandbox_comes_back(desk: Desk, context: Sou
     with desk.sandbox.serving():
         back = redownload(desk.entry("nopp"), (former,), tmp_path / "back.pkl", context, timeout=30)
     assert back.path.read_bytes() == NEW
+
+
+def test_what_an_earlier_run_downloaded_proves_nothing_of_the_host_now(
+    host: Host, context: SourceContext, tmp_path: Path
+) -> None:
+    host.shows["/nopp.pkl"] = [THIRD]
+    for left in ("b", "b.01", "b.part"):
+        (tmp_path / left).write_bytes(NEW)
+    with pytest.raises(TargetError, match="not what was published"):
+        redownload(entry(NEW, host.url + "/nopp.pkl"), (), tmp_path / "b", context, timeout=60)
+    pieces = (Chunk(file_name="n.chunk01of01", sha256=sha(NEW)),)
+    host.shows["/n.chunk01of01"] = [THIRD]
+    (tmp_path / "c.01").write_bytes(NEW)
+    with pytest.raises(TargetError, match="not what was published"):
+        redownload(
+            dataclasses.replace(entry(NEW, host.url + "/n"), chunks=pieces), (), tmp_path / "c", context, timeout=60
+        )
+    assert host.asked == ["/nopp.pkl", "/n.chunk01of01"]

@@ -15,22 +15,22 @@ import pytest
 
 from buildlib.core.verdicts.validation import Asked, judge_run
 from tests.support.benches import Bench, local_bench, until
+from tests.support.scripts import lay_script
 
 pytestmark = pytest.mark.compile
 
 MODEL = "/data/media/0/models/m.pkl"
-SCRIPT = "/data/supercombo-build/scripts/validate.py"
+SCRIPT = "/data/supercombo-build/scripts/validate_supercombo.py"
 REPORT = "/data/supercombo-build/report.json"
 CAMERAS = ((1344, 760), (1928, 1208))
 
 
 def test_the_sample_drives_both_cameras_in_its_own_frames(
-    sample_artifact: Path, validate_script: Path, cpu_environment: dict[str, str], tmp_path: Path
+    sample_artifact: Path, cpu_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """As a device gets it: one file, in a directory with a space."""
-    script, report = tmp_path / "some where" / "v.py", tmp_path / "some where" / "r.json"
-    script.parent.mkdir()
-    script.write_bytes(validate_script.read_bytes())
+    """As a device gets it: its own files, in a directory with a space."""
+    script, report = lay_script("validate_supercombo", tmp_path / "some where"), tmp_path / "some where" / "r.json"
+    there = sorted(script.parent.rglob("*"))
     digest = hashlib.sha256(sample_artifact.read_bytes()).hexdigest()
     command = [sys.executable, str(script), str(sample_artifact), "--seconds=3", "--report", str(report)]
     command += ["--sha256", digest.upper(), "--cameras", "1344x760", "1928x1208", "--frame-skip=4"]
@@ -45,21 +45,19 @@ def test_the_sample_drives_both_cameras_in_its_own_frames(
     }
     assert validation.numbers["backend"] == "CPU"
     assert validation.numbers["memory"]["device"] is not None
-    assert sorted(path.name for path in script.parent.iterdir()) == ["r.json", "v.py"]
+    assert sorted(script.parent.rglob("*")) == sorted([*there, report])
     size = sample_artifact.stat().st_size
     assert validation.proof["before"] == validation.proof["after"]
     assert validation.proof["before"]["size"] == size
 
 
 @pytest.fixture
-def bench(
-    tmp_path: Path, sample_artifact: Path, validate_script: Path, cpu_environment: dict[str, str]
-) -> Iterator[Bench]:
+def bench(tmp_path: Path, sample_artifact: Path, cpu_environment: dict[str, str]) -> Iterator[Bench]:
     """A device with the artifact installed and the harness sent."""
     bench = local_bench(tmp_path)
-    for path, local in ((MODEL, sample_artifact), (SCRIPT, validate_script)):
-        bench.path(path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(local, bench.path(path))
+    bench.path(MODEL).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(sample_artifact, bench.path(MODEL))
+    lay_script("validate_supercombo", bench.path(SCRIPT).parent)
     yield bench
     bench.link.call("job_cancel", key="v")
 

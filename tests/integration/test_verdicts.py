@@ -19,6 +19,7 @@ from tests.conftest import alone
 from tests.devices.iqpilot import add_iqpilot, wish
 from tests.support.projects import Project, free_offset, variant
 from tests.support.rewriting import rename
+from tests.support.scripts import content_of
 
 NOPP = "driving_supercombo_nopp.pkl"
 DRL3 = "driving_supercombo_drl3.pkl"
@@ -99,10 +100,8 @@ def compiled(kept: Path, sample_onnx: Path, run_compile: Callable[..., Any]) -> 
     """compiled(frame_skip=2): the sample compiled in another way than the guide's, kept between runs."""
 
     def make(**changes: Any) -> Path:
-        import tests.conftest as shared
-
-        script = shared.COMPILE_SCRIPT.read_bytes() + sample_onnx.read_bytes() + json.dumps(changes).encode()
-        path = kept / f"wrong-{hashlib.sha256(script).hexdigest()[:16]}.pkl"
+        made_from = content_of("compile_supercombo") + sample_onnx.read_bytes() + json.dumps(changes).encode()
+        path = kept / f"wrong-{hashlib.sha256(made_from).hexdigest()[:16]}.pkl"
         with alone(kept / "wrong.lock"):
             if not path.is_file():
                 done = run_compile(sample_onnx, path, **changes)

@@ -61,6 +61,19 @@ def test_a_flow_mapping_is_rewritten_with_its_comments() -> None:
         assert comment in after
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("braces", ["{}", "{ }", "  {} # none yet", "{}  "])
+@pytest.mark.parametrize("behind", ["", "targets: {t: {x: 1}} # there\n", "# the end\n"])
+def test_of_an_empty_mapping_the_braces_go_and_nothing_else(line_end: str, braces: str, behind: str) -> None:
+    """As a models.yaml begins: nothing else of it may be laid out anew."""
+    before = f"defaults: {{ device: local }}   # ü here\nmodels: {braces}\n{behind}".replace("\n", line_end)
+    after = append_entry(before, "models", "nopp", VALUES, path="models.yaml")
+    head, _, rest = after.partition(f"models:{line_end}" if "#" not in braces else f"models: # none yet{line_end}")
+    assert head == f"defaults: {{ device: local }}   # ü here{line_end}"
+    assert rest.endswith(behind.replace("\n", line_end))
+    assert yaml.safe_load(after)["models"] == {"nopp": VALUES}
+
+
 def test_comments_between_sections_stay_with_the_next_one() -> None:
     after = append_entry(LAYOUTS["comments"], "models", "nopp", VALUES, path="models.yaml")
     assert after.endswith("\n\n# the targets\ntargets: {}\n")

@@ -59,7 +59,7 @@ class SampleSource(Raw, tag="sample", tag_field="kind"):
     """A made-up ONNX of the real form. What comes of it stays on `local` and in sandboxes."""
 
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1, description="The same seed and width give the same bytes.")]
-    width: Annotated[int, Meta(ge=1, le=65536, description="Hidden width: 64 is about 3 MB.")] = 64
+    width: Annotated[int, Meta(ge=8, le=4096, description="Hidden width: 64 is about 3 MB.")] = 64
 
 
 class UrlSource(Raw, tag="url", tag_field="kind"):

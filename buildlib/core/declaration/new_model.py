@@ -10,7 +10,7 @@ import msgspec
 
 from buildlib.core.catalog import GitSource, Kind, PathSource, UrlSource
 from buildlib.core.declaration import names
-from buildlib.core.sources.model_form import ROLES, guess_role
+from buildlib.core.sources.model_form import ROLES, check_source, guess_role
 from buildlib.core.sources.onnx_inspection import OnnxInspection
 from buildlib.errors import SourceError, UsageError
 
@@ -73,13 +73,22 @@ def guess_kind(inspections: Sequence[OnnxInspection], texts: Sequence[str] = ())
             left.reverse()
         roles = iter(left)
         return kind, tuple("vision" if guess == "vision" else next(roles) for guess in guesses)
-    got = " and ".join(guess.replace("_", " ") if guess else "no driving model" for guess in guesses) or "nothing"
+    for number, (inspection, guess) in enumerate(zip(inspections, guesses, strict=True)):
+        if guess not in ("supercombo", "vision", "policy"):
+            raise _stranger(inspection, texts[number] if texts else None)
+    got = " and ".join(str(guess) for guess in guesses) or "nothing"
     raise SourceError(
         "these files make no model",
         expected="one supercombo, or a vision with one or two policies",
         got=got,
         remedy="name every part: doit new NAME VISION.onnx POLICY.onnx (two policies: the on-policy one first)",
     )
+
+
+def _stranger(inspection: OnnxInspection, text: str | None) -> SourceError:
+    """The refusal of an ONNX that is no part of any model: which other one it is, and what to do."""
+    problem = check_source(inspection, "supercombo", "supercombo")[0]
+    return SourceError(problem.what, where=text, expected=problem.expected, got=problem.got, remedy=problem.remedy)
 
 
 def guess_model(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from buildlib.errors import CatalogError
+from buildlib.errors import CatalogError, without_logins
 
 SHOWN = 60
 """Characters of a wrong value that a message repeats."""
@@ -42,7 +42,8 @@ def printable(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A wrong value in quotes, shortened."""
+    """A wrong value in quotes, shortened, and without a login: it may be a token out of the environment."""
+    text = without_logins(text)
     short = text if len(text) <= SHOWN else text[:SHOWN] + "..."
     return '"' + printable(short).replace('"', '\\"') + '"'
 

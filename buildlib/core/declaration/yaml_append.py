@@ -1,7 +1,7 @@
 """Appends an entry to one mapping of a YAML text and leaves every other byte as it was.
 
 The entry is inserted as text where the mapping ends, and the result is parsed to prove that only that entry came in.
-Layouts where text cannot simply be inserted (`models: {}`) are rewritten by ruamel.yaml, which keeps comments.
+Layouts where text cannot simply be inserted (`models: {a: {...}}`) are rewritten by ruamel.yaml, which keeps comments.
 """
 
 from __future__ import annotations
@@ -68,6 +68,9 @@ def _insert(text: str, section: str, name: str, values: Mapping[str, object]) ->
         return "".join([*_ended(lines, newline), *spaced, *head])
     key, held = pairs[at]
     nodes = held.value if isinstance(held, yaml.MappingNode) else []
+    if isinstance(held, yaml.MappingNode) and held.flow_style and not nodes:
+        opened = _without_braces(lines, held)
+        return None if opened is None else _insert(opened, section, name, values)
     if nodes and held.flow_style:
         return None
     if not nodes and (held.value or isinstance(held, yaml.MappingNode)):
@@ -79,6 +82,18 @@ def _insert(text: str, section: str, name: str, values: Mapping[str, object]) ->
     if _are_spaced(lines, [node.start_mark.line for node, _ in nodes]):
         entry = [newline, *entry]
     return "".join([*_ended(lines[:end], newline), *entry, *lines[end:]])
+
+
+def _without_braces(lines: list[str], empty: yaml.MappingNode) -> str | None:
+    """The text without the `{}` of an empty mapping; None where that spans lines or holds an anchor or a tag."""
+    start, end = empty.start_mark, empty.end_mark
+    line = lines[start.line]
+    braces = line[start.column : end.column]
+    if start.line != end.line or not (braces.startswith("{") and braces.endswith("}")) or braces[1:-1].strip():
+        return None
+    behind = line[end.column :]
+    opened = line[: start.column].rstrip(" ") + (behind if behind.strip() else behind.lstrip(" "))
+    return "".join([*lines[: start.line], opened, *lines[start.line + 1 :]])
 
 
 def _end_of(lines: list[str], first: int, last: int, indent: int) -> int:

@@ -21,7 +21,8 @@ from buildlib.core.diagnoses.signs import SIGNS
 from buildlib.core.verdicts.shapes import frame_skip_of
 
 _EVIDENCE: Final = 300
-_LONGEST: Final = 8 * 1024 * 1024
+LONGEST: Final = 8 * 1024 * 1024
+"""Characters (of a file: bytes) at the end of a log that are read."""
 _RANK: Final[dict[Severity, int]] = {"failure": 0, "warning": 1, "note": 2}
 _MISMATCH: Final = "args mismatch in JIT"
 
@@ -58,7 +59,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 def diagnose(text: str) -> Diagnosis:
     """Reads a log of any kind: compile, harness, crash, tmux pane. Beyond 8 MiB only the end is read."""
-    log = _Log(text[-_LONGEST:])
+    log = _Log(text[-LONGEST:])
     found: list[tuple[int, Diagnosed]] = []
     explained: set[int] = set()
     for rank, sign in enumerate(SIGNS):

@@ -93,7 +93,7 @@ ARTIFACT: Final = (
         code="compile_check",
         pattern=r"^error: (?P<what>.+)",
         cause="the compile script's own check refused it, in these words",
-        remedy="do what the line says; nothing was written",
+        remedy="look at what it names: the ONNX (doit inspect FILE), the flags, the arguments; nothing was written",
         guide="6",
     ),
     Sign(
@@ -114,6 +114,14 @@ RUNTIME: Final = (
         "launch shows",
         remedy="recompile with the known-good flags, run the harness, then boot normally and go onroad",
         guide="11",
+    ),
+    Sign(
+        code="ui_frozen",
+        pattern=r"(?i)\bui\b.{0,60}(froze\b|frozen|freezes|not responding|unresponsive|hung\b|hangs\b)",
+        cause="the UI stands still: the model pipeline collapsed, or keeps the machine busy. Most freezes leave no "
+        "line in a log: only a person sees them",
+        remedy="read the tmux pane from before it; recompile with the known-good flags, then go onroad and look at it",
+        guide="10",
     ),
     Sign(
         code="model_died",

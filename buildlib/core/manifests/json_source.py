@@ -7,6 +7,7 @@ comments are refused, since a device's parser and ours could read them different
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from buildlib.errors import TargetError
 Kind = Literal["object", "array", "string", "number", "literal"]
 MAX_DEPTH = 100
 MAX_DIGITS = 1000
+MAX_SIZE = 8 << 20
+"""Bytes; a thousand bundles have less than two million."""
 BOM = "\ufeff"
 
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -80,6 +83,10 @@ class Node:
 
 def decode(data: bytes, where: str) -> str:
     """Text of a UTF-8 file, its byte order mark kept; `encode('utf-8')` gives the same bytes back."""
+    if len(data) > MAX_SIZE:
+        raise TargetError(
+            "is too large for a manifest", where=where, expected=f"at most {MAX_SIZE} bytes", got=str(len(data))
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -135,7 +142,10 @@ class _Scanner:
         if match := _NUMBER.match(self._text, offset):
             if len(match.group()) > MAX_DIGITS:
                 raise self.error(f"a number of more than {MAX_DIGITS} digits", offset)
-            return Node("number", offset, match.end(), json.loads(match.group()))
+            number = json.loads(match.group())
+            if number in (math.inf, -math.inf):
+                raise self.error("a number beyond all that a parser can hold", offset)
+            return Node("number", offset, match.end(), number)
         raise self.error("expected a JSON value", offset)
 
     def _string(self, offset: int) -> tuple[str, int]:

@@ -20,6 +20,9 @@ from buildlib.errors import TargetError
 MOST_CANDIDATES = 8
 NAMES = ("filename", "name", "file")
 """Folded keys that hold a file's name."""
+_READ = (*NAMES, "shortname", "internalname", "sha256", "url", "uri", "buildtime", "chunks", "downloaduri", "download")
+_ONE = "remove the one that devices do not read"
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +208,8 @@ class Manifest:
     def _place(self, bundle: Node | None, owner: Node) -> Place:
         download = field(owner, "downloaduri", "download")
         holder = download.node if download is not None and download.node.kind == "object" else owner
+        for node in filter(None, (bundle, owner, holder)):
+            self._check_readable(node)
         found = field(holder, "sha256")
         if found is None or not isinstance(found.node.scalar, str):
             raise TargetError(
@@ -214,6 +219,17 @@ class Manifest:
                 remedy="complete the entry by hand, then publish again",
             )
         return Place(bundle, owner, holder, found)
+
+    def _check_readable(self, node: Node) -> None:
+        """Raises TargetError for a member that readers could take differently, or that no file can hold."""
+        seen: dict[str, str] = {}
+        for member in node.members:
+            where = f"{self.where}:{json_source.line_of(self.text, member.key_start)}"
+            first = seen.setdefault(folded(member.key), member.key)
+            if first != member.key and folded(member.key) in _READ:
+                raise TargetError(f'"{first}" and "{member.key}" are one and the same', where=where, remedy=_ONE)
+            if isinstance(member.node.scalar, str) and _HALF.search(member.node.scalar):
+                raise TargetError(f'"{member.key}" holds half a character', where=where, remedy="write it anew")
 
     def _candidates(self, file_name: str, bundle: Node | None) -> Iterator[str]:
         here = list(_artifacts(bundle or self.root)) if bundle or self.bundle_list is None else []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from buildlib.core.manifests.manifest import Manifest
+from buildlib.core.manifests.manifest import Manifest, read_entry
 from buildlib.core.manifests.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle
 from buildlib.core.manifests.manifest_style import Splice, Style, apply
 from buildlib.errors import TargetError
@@ -45,6 +45,36 @@ class Change:
         for wanted in self.wanted:
             data = edit_entry(data, wanted, self.short_name, ref=self.ref, where=where)
         return data
+
+
+def undo(change: Change, before: bytes, where: str) -> Change:
+    """The change that takes another one back in a manifest that others have edited since. before: its bytes then.
+
+    Raises TargetError where the manifest of then does not have what was changed.
+    """
+    name, ref = change.short_name, change.ref
+    if Manifest(before, where).bundle_list is not None and not has_bundle(before, name, where):
+        return Change(kind="remove", short_name=name, ref=ref)
+    entries = [read_entry(before, one.file_name, name, ref=ref, where=where) for one in change.wanted]
+    wanted = tuple(
+        Wanted(
+            file_name=entry.file_name,
+            sha256=entry.sha256,
+            url=entry.url,
+            chunks=entry.chunks,
+            build_time=entry.build_time,
+        )
+        for entry in entries
+    )
+    return Change(kind="set", short_name=name, ref=ref, wanted=wanted, former={where: before})
+
+
+def is_made(change: Change, data: bytes, where: str) -> bool:
+    """True where all that a change wants is in a manifest as it left it: nobody has changed those entries since."""
+    for one in change.wanted:
+        if read_entry(data, one.file_name, change.short_name, ref=change.ref, where=where).sha256 != one.sha256:
+            return False
+    return change.kind != "remove" or not has_bundle(data, change.short_name, where)
 
 
 def take_over(data: bytes, former: bytes, short_name: str, *, ref: str | None = None, where: str = "manifest") -> bytes:

@@ -101,5 +101,5 @@ def _refused(where: str, got: str, expected: str) -> SourceError:
 
 
 def _hidden(repository: str) -> str:
-    """The repository without a password, for messages."""
-    return re.sub(r"(//[^/@:]*:)[^/@]*@", r"\1...@", repository)[:200]
+    """The repository without what may be a secret, for messages: a login that is one word may be a token."""
+    return re.sub(r"(?<=://)[^/@]*@", "...@", repository)[:200]

@@ -145,13 +145,16 @@ def _stranger(inspection: OnnxInspection, kind: Kind, role: str, form: RoleForm)
         )
     fits = {"policy", "on_policy", "off_policy"}
     if guess is not None and guess != role and not (guess in fits and role in fits):
-        other = "supercombo" if guess == "supercombo" else "vision_policy or vision_multi_policy"
+        remedy = f"name another ONNX for the role {role}: were two parts exchanged?"
+        if guess == "supercombo" or kind == "supercombo":
+            other = "supercombo" if guess == "supercombo" else "vision_policy or vision_multi_policy"
+            remedy = f"set kind: {other} in models.yaml, or name another ONNX for the role {role}"
         return Problem(
             severity="error",
             what=f"this is {_WITH_ARTICLE[guess]}",
             expected=wanted,
             got=given,
-            remedy=f"set kind: {other} in models.yaml, or name another ONNX for the role {role}",
+            remedy=remedy,
         )
     return None
 
@@ -260,6 +263,19 @@ def guess_role(inspection: OnnxInspection) -> str | None:
     if images:
         return "vision"
     return "policy" if memory else None
+
+
+def likely_role(inspection: OnnxInspection, kind: Kind | None = None) -> tuple[Kind, str]:
+    """The kind and role that an ONNX is judged as where nobody said which: its own by its inputs, else a supercombo.
+
+    kind: of the model that it is for, where that is known.
+    """
+    guess = guess_role(inspection)
+    if kind is None:
+        kind = "vision_policy" if guess in ("vision", "policy") else "supercombo"
+    roles = ROLES[kind]
+    fitting = [role for role in roles if guess is not None and role.endswith(guess)]
+    return kind, (fitting or list(roles))[0]
 
 
 def expected_artifact_bytes(weight_bytes: int, cameras: int, expected_device: str) -> int:

@@ -44,6 +44,9 @@ def describe_onnx(
     if role == "supercombo":
         size = expected_artifact_bytes(inspection.weight_bytes, cameras, expected_device)
         lines.append(f"  artifact   about {_size(size)} for {expected_device} with {cameras} cameras")
+    elif role in ("vision", "policy"):
+        size = expected_artifact_bytes(inspection.weight_bytes, 0, expected_device)
+        lines.append(f"  artifact   about {_size(size)} of it, in one of its own or in one with the other parts")
     for problem in problems:
         lines.append(f"{'BAD ' if problem.severity == 'error' else 'note'}  {problem.text()}")
         if problem.remedy:

@@ -125,6 +125,11 @@ def _verdict(contract: str, findings: tuple[Finding, ...]) -> Verdict:
     return Verdict(verdict="refused" if refused else "good", contract=contract, findings=ordered)
 
 
+def judge_alone(inspection: Inspection) -> tuple[Finding, ...]:
+    """What is wrong with a file whatever it was meant to be: strange globals, oddities, a broken copy, zeros."""
+    return (*_judge_globals(inspection), *_judge_content(inspection))
+
+
 def _findings(inspection: Inspection, contract: Contract, expectations: Expectations) -> Iterator[Finding]:
     yield from _judge_globals(inspection)
     yield from judge_devices(

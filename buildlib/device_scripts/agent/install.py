@@ -200,7 +200,7 @@ def _read_back(request: Request, active: str, sha256: str) -> None:
             where=request.places.device(active),
             expected=f"sha256 {sha256}",
             got=digest,
-            remedy="doit rollback, then check the device's disk",
+            remedy="doit rollback MODEL, then check the device's disk",
         )
 
 
@@ -248,8 +248,8 @@ def do_rollback(request: Request) -> dict[str, Any]:
     """Puts back the newest backup of `name` that verifies, and uses it up.
 
     expect: sha256 that must be active now, else nothing is done (someone else has installed meanwhile).
-    remove: with no backup left, the active file is removed instead of an error. Returns {active, sha256 (None if
-    removed), former, backup}. Raises Refusal: rail, busy, device.
+    remove: with no backup left, the active file is removed instead of an error. model: what the workstation calls it,
+    for the remedy. Returns {active, sha256 (None if removed), former, backup}. Raises Refusal: rail, busy, device.
     """
     places, args = request.places, request.args
     name = model_name(str(args["name"]))
@@ -258,12 +258,14 @@ def do_rollback(request: Request) -> dict[str, Any]:
     lock = locks.acquire(places, request.owner, f"rollback {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
-        return _roll_back(request, name, args.get("expect"), bool(args.get("remove")))
+        return _roll_back(request, name, args.get("expect"), bool(args.get("remove")), args.get("model"))
     finally:
         os.close(lock)
 
 
-def _roll_back(request: Request, name: str, expect: str | None, remove: bool) -> dict[str, Any]:
+def _roll_back(
+    request: Request, name: str, expect: str | None, remove: bool, model: str | None = None
+) -> dict[str, Any]:
     places = request.places
     make_dirs(places.models)
     active = os.path.join(places.models, name)
@@ -287,7 +289,9 @@ def _roll_back(request: Request, name: str, expect: str | None, remove: bool) ->
         drop(places, entry)
         return {**result, "sha256": entry["sha256"], "backup": entry["file"]}
     if not remove:
-        raise Refusal("device", "no backup verifies", where=places.device(active), remedy="doit install again")
+        what = "no backup verifies" if backups(places, name) else "there is no backup of it"
+        remedy = f"doit install:{model or 'MODEL'} puts there what models.yaml declares"
+        raise Refusal("device", what, where=places.device(active), remedy=remedy)
     require_same(places, active, seen)
     require_offroad(places)
     unlink(active)

@@ -23,6 +23,7 @@ OPS = {
     "receive_begin": "receive",
     "receive": "receive",
     "receive_finish": "receive",
+    "receive_small": "small",
     "send": "send",
     "hash": "send",
     "job_start": "start",

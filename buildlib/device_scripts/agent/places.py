@@ -158,6 +158,13 @@ def read_regular(path: str, most: int) -> bytes | None:
         os.close(handle)
 
 
+def own_like_folder(path: str) -> None:
+    """Gives a file that root made to the owner of its folder."""
+    if os.geteuid() == 0:
+        status = os.stat(os.path.dirname(path))
+        os.chown(path, status.st_uid, status.st_gid)
+
+
 def unlink(path: str) -> None:
     """Removes a file that may be gone already."""
     with contextlib.suppress(FileNotFoundError):

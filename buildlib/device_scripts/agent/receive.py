@@ -11,11 +11,12 @@ import fcntl
 import os
 import time
 
+from . import ledger
 from .guard import require_offroad
 from .hashes import BLOCK, hash_file
 from .jobs import require_unused
 from .main import Request
-from .places import hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
+from .places import hidden, make_dirs, own_like_folder, require_space, sync_dir, unlink
 from .trailing import Trailing
 from .wire import Refusal
 
@@ -204,26 +205,9 @@ def _finish(request: Request, part: Part, digest: str | None) -> None:
     require_unused(request.places, part.device_path)
     mode = int(request.args.get("mode", 0o644))
     os.chmod(part.part, mode)
-    _own_like_folder(part.part, part.folder)
+    own_like_folder(part.part)
     for entry in part.ranges():
         unlink(part.note(entry["start"], entry["end"]))
     os.replace(part.part, part.path)
     sync_dir(part.folder)
-    _remember(request, part)
-
-
-def _own_like_folder(path: str, folder: str) -> None:
-    if os.geteuid() == 0:
-        status = os.stat(folder)
-        os.chown(path, status.st_uid, status.st_gid)
-
-
-def _remember(request: Request, part: Part) -> None:
-    """The ledger of what the build put here: `gc` removes nothing else."""
-    ledger = os.path.join(request.places.state_dir(), "uploads.json")
-    known = read_json(ledger)
-    known = known if isinstance(known, dict) else {}
-    entry = {"size": part.size, "sha256": part.sha256}
-    if known.get(part.device_path) != entry:
-        known[part.device_path] = entry
-        write_json(ledger, known)
+    ledger.add(request.places, {part.device_path: {"size": part.size, "sha256": part.sha256}})

@@ -194,7 +194,7 @@ def undo(places: Places, step: dict[str, Any]) -> str:
         replace_file(places, kept, active, step["former"], seen)
         said = f"{name} put back"
     else:
-        said = f"{name} could not be put back: its copy is lost or damaged; doit install puts it there again"
+        said = f"{name} could not be put back: its copy is lost or damaged; doit install:MODEL puts it there again"
     unlink(kept)
     if os.path.isdir(step["folder"]) and not os.listdir(step["folder"]):
         os.rmdir(step["folder"])

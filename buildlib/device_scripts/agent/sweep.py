@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from . import jobs, locks
+from . import jobs, ledger, locks
 from .guard import require_offroad
 from .install import backups, drop
 from .main import Request
-from .places import read_json, unlink, write_json
+from .places import unlink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def do_gc(request: Request) -> dict[str, Any]:
 
 def _uploads(request: Request) -> list[dict[str, Any]]:
     keep = set(request.args.get("keep_files", ()))
-    known = read_json(os.path.join(request.places.state, "uploads.json"))
     found = []
-    for path, entry in sorted((known if isinstance(known, dict) else {}).items()):
+    for path, entry in sorted(ledger.known(request.places).items()):
         real = request.places.owned(path)
         if path in keep or not os.path.isfile(real) or os.path.getsize(real) != entry["size"]:
             continue
@@ -50,14 +49,21 @@ def _uploads(request: Request) -> list[dict[str, Any]]:
 
 
 def _parts(request: Request) -> list[dict[str, Any]]:
+    sources, scripts = request.places.sources, _scripts(request)
+    looked = [(sources, os.listdir(sources))] if os.path.isdir(sources) else []
+    looked += [(folder, names) for folder, _, names in os.walk(scripts)]
     found = []
-    for folder in (request.places.sources, os.path.join(request.places.state, "scripts")):
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+    for folder, names in looked:
+        for name in sorted(names):
             real = os.path.join(folder, name)
             if name.startswith(".") and ".part" in name and os.path.isfile(real):
                 size = os.stat(real).st_blocks * 512
                 found.append({"kind": "part", "name": request.places.device(real), "bytes": size, "path": real})
     return found
+
+
+def _scripts(request: Request) -> str:
+    return os.path.join(request.places.state, "scripts")
 
 
 def _jobs(request: Request) -> list[dict[str, Any]]:
@@ -90,8 +96,13 @@ def _remove(request: Request, item: dict[str, Any]) -> None:
         drop(request.places, item["backup"])
     else:
         unlink(item["path"])
+        _remove_empty(os.path.dirname(item["path"]), _scripts(request))
     if item["kind"] == "upload":
-        ledger = os.path.join(request.places.state, "uploads.json")
-        known = read_json(ledger) or {}
-        known.pop(item["name"], None)
-        write_json(ledger, known)
+        ledger.forget(request.places, item["name"])
+
+
+def _remove_empty(folder: str, top: str) -> None:
+    """The directories of a script that is gone."""
+    while folder.startswith(top + "/") and not os.listdir(folder):
+        os.rmdir(folder)
+        folder = os.path.dirname(folder)

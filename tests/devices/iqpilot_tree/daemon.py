@@ -7,7 +7,6 @@ harness, whose frame skip is 4 whatever the artifact says. Wishes: see `tests/de
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import mmap
 import os
@@ -51,19 +50,20 @@ class Queue:
 
 def real_runtime(path: Path) -> Any:
     """The artifact, unpickled and driven: each call is one frame."""
-    spec = importlib.util.spec_from_file_location("validate_supercombo", HERE / "tools/validate_supercombo.py")
-    harness = importlib.util.module_from_spec(spec)
-    sys.modules["validate_supercombo"] = harness
-    spec.loader.exec_module(harness)
+    sys.path.insert(0, str(HERE / "tools"))
     import pickle
+
+    from supercombo_build_validate import command
+    from supercombo_build_validate.findings import Failure
+    from supercombo_build_validate.runtime import Runtime
 
     with path.open("rb") as file:
         root = pickle.load(file)
     # As the device's: it asks for its camera, and its queues have its own frame skip.
     root[CAMERA]
     root["frame_skip"] = FRAME_SKIP
-    options = harness.parse([str(path), "--frames", "1", "--report", "/dev/null", "--cameras", "1344x760"])
-    runtime = harness.Runtime(root, options, lambda message: None)
+    words = [str(path), "--frames", "1", "--report", "/dev/null", "--cameras", "1344x760"]
+    runtime = Runtime(root, command.parse(words, None), lambda message: None)
     camera = runtime.cameras[0]
     frames = runtime.on_device([camera.picture(view, 0) for view in (0, 1)])
     matrices = [camera.matrix(view, 0) for view in (0, 1)]
@@ -71,7 +71,7 @@ def real_runtime(path: Path) -> Any:
     def step() -> None:
         try:
             runtime.policy(runtime.warp(camera.name, matrices, frames))
-        except harness.Failure as failure:
+        except Failure as failure:
             raise failure.__cause__ or failure from None
 
     step()

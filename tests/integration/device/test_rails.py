@@ -15,6 +15,9 @@ from tests.support.benches import Bench
 SOURCE = "/data/media/0/models/m.recompiled.pkl"
 CHANGES: dict[str, Callable[[Bench, Path], object]] = {
     "push": lambda bench, file: bench.link.push(file, "/data/media/0/x.onnx", sha256=sha256_of(file)),
+    "push_small": lambda bench, file: bench.link.push_small(
+        {"/data/supercombo-build/scripts/1/x.py": (file, sha256_of(file))}
+    ),
     "job_start": lambda bench, _: bench.start("new", "pass"),
     "install": lambda bench, _: bench.link.call("install", source=SOURCE, name="m.pkl", sha256=SHA256),
     "rollback": lambda bench, _: bench.link.call("rollback", name="m.pkl", remove=True),

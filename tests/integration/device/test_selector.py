@@ -20,8 +20,8 @@ from buildlib.core.confirmation import judge_download
 from buildlib.core.manifests.manifest import Entry
 from tests.devices.manager import add_params_class, as_active, log_of, model_manager, wish
 from tests.support.benches import Bench, until
+from tests.support.scripts import lay_script
 
-SCRIPT = Path(__file__).parents[3] / "buildlib/device_scripts/selector_download.py"
 NAME, DATA = "driving_supercombo_nopp.pkl", b"the published bytes"
 SHA = hashlib.sha256(DATA).hexdigest()
 ACTIVE, INDEX = "ModelManager_ActiveBundle", "ModelManager_DownloadIndex"
@@ -86,9 +86,8 @@ def phone(bench: Bench, shop: Shop) -> Iterator[Bench]:
 
 
 def start(bench: Bench, *, hand_over: float = 600, visible: float = 6, download: float = 6) -> None:
-    digest = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
-    script = "/data/supercombo-build/scripts/selector.py"
-    bench.link.push(SCRIPT, script, sha256=digest)
+    script = "/data/supercombo-build/scripts/selector_download.py"
+    lay_script("selector_download", bench.path(script).parent)
     report = "/data/supercombo-build/jobs/s/report.json"
     real = bench.link.real
     argv = [sys.executable, real(script), "--params", real("/data/params/d"), "--models", real(MODELS)]

@@ -115,6 +115,12 @@ def test_a_split_model_is_known_by_its_parts(workspace: Workspace, tmp_path: Pat
     assert model.sources == {"vision": PathSource(path=str(vision)), "policy": PathSource(path=str(policy))}
 
 
+def test_a_part_that_is_named_twice_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="same file"):
+        add_model(workspace, "split", ["vision.onnx", "policy.onnx", "policy.onnx"])
+    assert "split" not in (workspace.root / "models.yaml").read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "error", "word"),
     [

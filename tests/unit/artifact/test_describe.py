@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from buildlib.artifact.describe import as_json, describe_diagnosis, describe_inspection, describe_verdict, summary
+from buildlib.artifact.describe import (
+    as_json,
+    describe_diagnosis,
+    describe_finding,
+    describe_inspection,
+    describe_verdict,
+    summary,
+)
 from buildlib.artifact.examine import examine
 from buildlib.core.diagnoses.diagnosis import diagnose
+from buildlib.core.verdicts.findings import warn
 from buildlib.core.verdicts.verdict import Expectations
 
 
@@ -39,3 +47,10 @@ def test_a_diagnosis_in_words() -> None:
     assert "unknown error, in full:" in text
     assert "flux.FluxError: a \\x07 b" in text
     assert describe_diagnosis(diagnose("fine")) == ["no known sign of failure, and no error"]
+
+
+def test_hashes_of_a_finding_are_short_for_the_eye() -> None:
+    finding = warn("script_differs", "another script", expected="ab" * 32, found="cd" * 32, remedy="compare")
+    text = "\n".join(describe_finding(finding))
+    assert "expected  abababab\n" in text
+    assert "found     cdcdcdcd\n" in text

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from buildlib.core import freshness, key, stages
+from buildlib.core.catalog import SampleSource
 from buildlib.core.freshness import State, judge_model
-from buildlib.core.receipt import Attempt
+from buildlib.core.receipt import Attempt, Receipt
 from tests.unit.core.worlds import ACTIVE, HERE, ONNX, REMOTE_ONNX, REMOTE_PKL, DictWorld, build, make_subject
 
 
@@ -168,7 +169,11 @@ def test_an_unmounted_source_whose_content_is_known_is_assumed(world: DictWorld)
 
 def test_an_unknown_source_is_a_reason_of_its_own(world: DictWorld) -> None:
     world.content = None
-    assert stale(make_subject(), world)["source"] == "the share is not mounted"
+    subject = make_subject()
+    assert stale(subject, world)["source"] == "models.yaml: the share is not mounted"
+    for line in ("source", "sources.supercombo"):
+        placed = replace(subject, catalog=replace(subject.catalog, lines={f"models.nopp.{line}": 7}))
+        assert stale(placed, world)["source"] == "models.yaml:7: the share is not mounted"
 
 
 def test_a_failed_attempt_with_the_present_key_is_failed_and_with_another_key_is_not(world: DictWorld) -> None:
@@ -219,3 +224,42 @@ def test_an_entry_that_somebody_edited_makes_the_publication_stale_and_nothing_e
 
 def test_a_model_without_a_target_has_nowhere_to_be_published_to(world: DictWorld) -> None:
     assert stale(make_subject(target=None), world)["publish"] == "models.nopp names no target"
+
+
+SPLIT: dict[str, Any] = {
+    "kind": "vision_policy",
+    "sources": {"vision": SampleSource(seed=1), "policy": SampleSource(seed=2)},
+    "artifacts": {"combined": "driving_nopp.pkl"},
+}
+
+
+def compile_key(**change: Any) -> str | None:
+    """The key of a split model's compile, its ONNX files being there."""
+    subject, world = make_subject(**{**SPLIT, **change}), DictWorld()
+    source = judge_model(subject, world, stages.STAGES[:1])["source"]
+    receipt = Receipt(
+        stage="source",
+        model="nopp",
+        key=source.key or "",
+        key_format=key.KEY_FORMAT,
+        version=1,
+        parts={},
+        result={"sources": {role: {"sha256": ONNX} for role in SPLIT["sources"]}},
+        finished="now",
+        seconds=1.0,
+    )
+    world.receipts["source", receipt.key] = receipt
+    return judge_model(subject, world)["compile"].key
+
+
+def test_one_artifact_for_all_parts_is_another_compile_than_one_a_part() -> None:
+    parted = {"artifacts": {"vision": "v.pkl", "policy": "p.pkl"}}
+    assert compile_key() is not None
+    assert compile_key(**parted) != compile_key()
+    assert compile_key(artifacts={"combined": "other.pkl"}) == compile_key(), "a name alone changes no bytes"
+
+
+def test_what_a_split_compile_is_not_told_makes_it_not_stale() -> None:
+    """Neither warps nor queues are captured with it."""
+    assert compile_key(frame_skip=2, camera_resolutions=((1344, 760),)) == compile_key()
+    assert compile_key(model_size=(256, 128)) != compile_key()

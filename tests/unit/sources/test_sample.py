@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from buildlib.errors import SourceError, StoreError
-from buildlib.sources.sample import INPUTS, output_slices, write_sample
+from buildlib.sources.sample import INPUTS, LARGEST, SMALLEST, output_slices, write_sample
 
 
 def test_a_recipe_names_its_bytes(tmp_path: Path) -> None:
@@ -85,3 +85,19 @@ def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> N
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="file"):
         write_sample(tmp_path / "file" / "a.onnx", 1, 8)
+
+
+def test_models_yaml_takes_the_widths_that_can_be_made() -> None:
+    """What it took beyond them failed in the build, without a line."""
+    from buildlib.core.declaration.catalog_parser import parse_catalog
+    from buildlib.errors import CatalogError
+
+    def declared(width: int) -> str:
+        source = f"{{ kind: sample, seed: 1, width: {width} }}"
+        return f"models:\n  one: {{ source: {source}, artifact: one.pkl }}\n"
+
+    for width in (SMALLEST, LARGEST):
+        parse_catalog(declared(width), path="models.yaml", environ={})
+    for width in (SMALLEST - 1, LARGEST + 1):
+        with pytest.raises(CatalogError, match=r"models\.yaml:2: .*width: expected a whole number from 8 to 4096"):
+            parse_catalog(declared(width), path="models.yaml", environ={})

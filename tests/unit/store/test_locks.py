@@ -86,3 +86,23 @@ def test_a_place_that_cannot_be_written_is_an_error_of_the_build(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"), locks.exclusive(tmp_path / "file/lock", "doit", wait=0):
         pass
+
+
+def test_a_full_disk_is_told_and_the_lock_is_free_again(tmp_path: Path) -> None:
+    script = (
+        "import resource, signal, sys\n"
+        "from pathlib import Path\n"
+        "from buildlib.errors import StoreError\n"
+        "from buildlib.store import locks\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "try:\n"
+        "    with locks.exclusive(Path(sys.argv[1]), 'doit', wait=0):\n"
+        "        print('held')\n"
+        "except StoreError as error:\n"
+        "    print(error.what)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "lock")], capture_output=True, text=True)
+    assert done.stdout == "cannot be written: File too large\n", done.stderr
+    with locks.exclusive(tmp_path / "lock", "doit", wait=0) as died:
+        assert not died

@@ -93,10 +93,28 @@ def test_kinds_and_roles_are_guessed() -> None:
     assert guess_kind([policy, policy, vision], texts)[1] == ("off_policy", "on_policy", "vision")
 
 
-@pytest.mark.parametrize("inputs", [[], [IMAGES], [MEMORY], [SUPERCOMBO, SUPERCOMBO], [{"x": ("float32", (1,))}]])
+@pytest.mark.parametrize("inputs", [[], [IMAGES], [MEMORY], [SUPERCOMBO, SUPERCOMBO]])
 def test_parts_that_make_no_model_are_named(inputs: list[dict[str, tuple[str, tuple[int, ...]]]]) -> None:
     with pytest.raises(SourceError, match="make no model"):
         guess_kind([inspection(one) for one in inputs])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name"),
+    [
+        ({"bytes": ("int32", (1, 2048))}, "this is magika"),
+        ({"x": ("float32", (1,))}, "no driving model"),
+        ({"input_img": ("float32", (1,)), "calib": ("float32", (1,))}, "driver monitoring"),
+    ],
+)
+def test_a_stranger_among_the_parts_is_called_by_name(
+    inputs: dict[str, tuple[str, tuple[int, ...]]], name: str
+) -> None:
+    with pytest.raises(SourceError) as caught:
+        guess_kind([inspection(IMAGES), inspection(inputs)], ["v.onnx", "odd.onnx"])
+    assert caught.value.headline().startswith("odd.onnx: ")
+    assert name in caught.value.headline()
+    assert caught.value.remedy
 
 
 def test_a_split_model_names_its_sources_by_role() -> None:

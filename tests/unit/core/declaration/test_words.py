@@ -45,7 +45,7 @@ SOURCES = {
         f"{{kind: url, url: 'https://u:p@x/y', sha256: {'0' * 64}}}",
         (
             "3: models.a.source.url: expected a URL without user and password; models.yaml holds no secrets, got"
-            ' "https://u:p@x/y"'
+            ' "https://...@x/y"'
         ),
     ),
     "git option": (

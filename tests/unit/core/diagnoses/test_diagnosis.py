@@ -98,6 +98,8 @@ LINES = [
     ("model_died", "iq  812  0.0  0.0  0  0 ?  Z  10:00  0:00 [iqmodeld] <defunct>"),
     ("model_died", "process selfdrive.modeld.modeld exitcode -11"),
     ("watchdog", "Watchdog timeout for iqmodeld (exitcode None) restarting (started=True)"),
+    ("ui_frozen", "UI frozen onroad since 10:02"),
+    ("ui_frozen", "selfdrive.ui.ui: the ui is not responding for 10 s"),
     ("services_dead", '{"event": "commIssue", "invalid": [], "not_alive": ["modelV2", "livePose"]}'),
     ("segfault", "Segmentation fault (core dumped)"),
     ("dtype_mismatch_other", "input img has mismatch on dtype. Expected dtypes.uchar, received dtypes.float."),

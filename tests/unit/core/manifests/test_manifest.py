@@ -252,3 +252,48 @@ def test_the_first_of_two_bundles_is_removed() -> None:
 def test_the_catalogs_tinygrad_is_replaced_alone() -> None:
     moved = set_tinygrad_ref(SELECTOR, "f" * 40)
     assert changed_lines(SELECTOR, moved) == [f'"tinygrad_ref": "{"f" * 40}",'.encode()]
+
+
+# -- odd and hostile files -----------------------------------------------------------------------------------------
+
+
+def hostile(old: str, new: str) -> bytes:
+    assert old.encode() in SELECTOR
+    return SELECTOR.replace(old.encode(), new.encode(), 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ('"sha256": "' + OLD, '"SHA256": "x", "sha256": "' + OLD, '"SHA256" and "sha256" are one and the same'),
+        ('"file_name": "nopp.pkl"', '"file_name": "nopp.pkl", "fileName": "x"', '"file_name" and "fileName"'),
+        ('"build_time"', '"buildTime": "x", "build_time"', '"buildTime" and "build_time"'),
+        ("2026-08-23T22:01:27Z", r"\ud800", '"build_time" holds half a character'),
+        ('"index": 7', '"index": 1e999', "a number beyond all"),
+        ('"index": 7', '"index": NaN', "expected a JSON value"),
+        ('"index": 7', '"index": -Infinity', "expected a JSON value"),
+        ('"index": 7', '"index": 7, "index": 8', "stands twice"),
+        ('"index": 7', '"index": ' + "[" * 500 + "]" * 500, "nested deeper"),
+    ],
+)
+def test_what_devices_could_read_otherwise_is_refused_before_anything_is_published(
+    old: str, new: str, what: str
+) -> None:
+    with pytest.raises(TargetError, match=what):
+        edit_entry(hostile(old, new), Wanted(file_name="nopp.pkl", sha256=NEW), "NOPP")
+
+
+def test_another_bundles_oddities_are_none_of_ours() -> None:
+    data = hostile('"bundles": [', r'"bundles": [ { "short_name": "\ud800", "SHA256": "a", "sha256": "b" },')
+    edited = edit_entry(data, Wanted(file_name="nopp.pkl", sha256=NEW), "NOPP")
+    assert read_entry(edited, "nopp.pkl", "NOPP").sha256 == NEW
+    with pytest.raises(TargetError) as caught:
+        edit_entry(data, Wanted(file_name="nopp.pkl", sha256=NEW), "zzz")
+    assert r"\ud800" in caught.value.render()
+    assert caught.value.render().encode()
+
+
+def test_a_manifest_of_a_hundred_megabytes_is_refused_at_once() -> None:
+    data = b'{"bundles": [' + b'{"short_name": "X"},' * 5_000_000 + b'{"short_name": "Y"}]}'
+    with pytest.raises(TargetError, match="too large for a manifest"):
+        read_entry(data, "nopp.pkl", "NOPP")

@@ -137,6 +137,9 @@ def test_a_part_in_the_wrong_role_is_named_with_the_kind_to_set() -> None:
     assert "vision part of a split model" in found[0].text()
     assert "vision_policy" in found[0].remedy
     assert "policy part" in lines(inspection(MEMORY), "vision_policy", "vision")[0]
+    exchanged = check_source(inspection(MEMORY), "vision_policy", "vision")[0]
+    assert "exchanged" in exchanged.remedy
+    assert "set kind" not in exchanged.remedy
     assert "whole supercombo" in lines(inspection(SUPERCOMBO), "vision_policy", "vision")[0]
     assert "no ONNX of the role 'policy'" in lines(inspection(MEMORY), "supercombo", "policy")[0]
 

@@ -1,0 +1,1 @@
+"""What the harness is made of: it loads it from beside itself. Standard library, numpy and tinygrad."""
