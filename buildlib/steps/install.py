@@ -51,7 +51,7 @@ def require_fit(context: StepContext) -> None:
         raise errors.RailRefused(
             f"{context.model.name} was made from a sample and installs on `local` only",
             where=context.device.name,
-            remedy=f"give models.{context.model.name}.source a real ONNX",
+            remedy=f"give models.{context.model.name} a real ONNX as its source",
         )
     built_for = context.upstream["compile"].parts["arguments"]["expected_device"]
     wanted = effective_profile(context.subject.catalog, context.model, context.device).expected_device

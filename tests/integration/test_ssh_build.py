@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from buildlib.sources.sample import write_sample
 from buildlib.toolchain.c_compiler import CCompiler
 from tests.devices.server import SSHD_MARKS
 from tests.support.ssh_projects import ACTIVE, REMOTE_OUTPUT, REMOTE_SOURCE, STATE, SshProject, ssh_project
@@ -38,15 +40,18 @@ def test_a_build_leaves_everything_at_the_guides_places_and_a_second_one_is_one_
     assert desk.calls() == before == ["driving_supercombo_one.pkl"]
 
 
+def compiles_for_real(desk: SshProject, c_compiler: CCompiler) -> None:
+    """By our own script, validated. A comma device has a clang on its PATH; here it is what compiles for the CPU."""
+    desk.there("usr/local/venv/bin/clang").symlink_to(c_compiler.path)
+    desk.set(compile_script="builtin", goal="validate")
+
+
 @pytest.mark.compile
 def test_a_real_model_goes_the_whole_way_and_is_validated_where_it_was_made(
     tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler
 ) -> None:
     with ssh_project(tmp_path, sample_artifact, sample_onnx) as desk:
-        # A comma device has a clang on its PATH; here it is whatever compiles for the CPU.
-        clang = desk.there("usr/local/venv/bin/clang")
-        clang.symlink_to(c_compiler.path)
-        desk.set(compile_script="builtin", goal="validate")
+        compiles_for_real(desk, c_compiler)
         desk.doit().ok()
         artifact = desk.artifact("one").read_bytes()
         assert desk.there(ACTIVE).read_bytes() == artifact
@@ -60,3 +65,35 @@ def test_a_real_model_goes_the_whole_way_and_is_validated_where_it_was_made(
         assert desk.commands == asked + 1
         # The cache of kernels lies under the toolchain's own name, in the compiling user's place.
         assert len(list(desk.there("data/root-cache").glob("*/tinygrad/cache.db"))) == 1
+
+
+@pytest.mark.compile
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "artifacts", [{"artifact": "multi.pkl"}, {"artifacts": {"vision": "v.pkl", "policy": "p.pkl"}}]
+)
+def test_a_split_model_goes_the_whole_way_in_one_artifact_or_in_parts(
+    tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler, artifacts: dict[str, Any]
+) -> None:
+    with ssh_project(tmp_path, sample_artifact, sample_onnx) as desk:
+        compiles_for_real(desk, c_compiler)
+        for role in ("vision", "policy"):
+            write_sample(desk.root / f"{role}.onnx", 1, 32, role)
+        desk.models = {
+            "two": {
+                "display_name": "Two parts",
+                "kind": "vision_policy",
+                "sources": {"vision": "vision.onnx", "policy": "policy.onnx"},
+                **artifacts,
+            }
+        }
+        desk.declare()
+        desk.doit().ok()
+        for name in artifacts.get("artifacts", {"combined": "multi.pkl"}).values():
+            made = (desk.root / "artifacts/two" / name).read_bytes()
+            assert desk.there(f"data/media/0/models/{name}").read_bytes() == made
+        states = {name: stage["state"] for name, stage in desk.status()["two"].items()}
+        assert [name for name, state in states.items() if state == "fresh"] == STAGES
+        asked = desk.commands
+        assert desk.doit().ok().text == "1 model up to date.\n"
+        assert desk.commands == asked + 1
