@@ -103,7 +103,8 @@ def space_needed(session: Session, models: list[Model]) -> int:
 def printed(line: Line) -> list[str]:
     """A line for the terminal, its remedy below it."""
     remedy = [f"        try: {line.remedy}"] if line.remedy else []
-    return [f"  {line.level:<5} {line.text}", *remedy]
+    # A device names its own directories, jobs and models.
+    return [errors.printable(text) for text in (f"  {line.level:<5} {line.text}", *remedy)]
 
 
 def trust(session: Session, arguments: list[str]) -> int:
