@@ -6,7 +6,7 @@ An error is a value that a person can act on: where it is, what was expected, wh
 
 from __future__ import annotations
 
-import re
+from buildlib.plain_text import printable
 
 # Exit statuses. 0 to 3 are doit's own (0 done, 1 a task failed, 2 a task could not run, 3 doit was used wrongly).
 EXIT_FAILED = 1
@@ -15,25 +15,6 @@ EXIT_CATALOG = 4
 EXIT_LOCKED = 5
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-
-
-_LOGIN = re.compile(r"(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@|(?<=://)[^/@\s:]*:[^/@\s]*@", re.IGNORECASE)
-
-
-def without_logins(text: str) -> str:
-    """The text with the logins of its URLs hidden: other programs repeat the address that they were given."""
-    return _LOGIN.sub("...@", text) if "://" in text else text
-
-
-def printable(text: str) -> str:
-    """The text without logins, and with what a terminal would obey, or cannot show, escaped.
-
-    Names and words in messages come from other people and other programs too.
-    """
-    text = without_logins(text)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class BuildError(Exception):

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from buildlib.artifact.nodes import printable
 from buildlib.core.diagnoses.diagnosis import Diagnosis
 from buildlib.core.verdicts.findings import Finding
 from buildlib.core.verdicts.inspection import CapturedJit, Inspection, JitInput
 from buildlib.core.verdicts.verdict import Verdict
 from buildlib.core.wording import short
+from buildlib.plain_text import one_line, plain
 
 _WIDTH: Final = 10
 
@@ -113,14 +113,14 @@ def describe_diagnosis(diagnosis: Diagnosis) -> list[str]:
     for one in diagnosis.findings:
         head = {"failure": "BAD ", "warning": "warn", "note": "note"}[one.severity]
         times = f" ({one.count} times)" if one.count > 1 else ""
-        lines.append(f"{head}  line {one.line}{times}: {printable(one.evidence, 200)}")
+        lines.append(f"{head}  line {one.line}{times}: {one_line(one.evidence, 200)}")
         if one.captured or one.passed:
             lines.append(f"        captured  {one.captured}, at run time {one.passed}")
         lines.append(f"        why       {one.cause}" + (f" (guide {one.guide})" if one.guide else ""))
         lines.append(f"        try       {one.remedy}")
     if diagnosis.unknown is not None:
         lines.append("unknown error, in full:")
-        lines += [f"  {printable(line, 2000)}" for line in diagnosis.unknown.split("\n")]
+        lines += [f"  {plain(line[:2000])}" for line in diagnosis.unknown.split("\n")]
     return lines or ["no known sign of failure, and no error"]
 
 

@@ -16,6 +16,7 @@ from buildlib.core.manifests.catalog_release import NewCatalog, new_catalog
 from buildlib.core.manifests.manifest import BundleInfo
 from buildlib.core.unknown_names import unknown_target
 from buildlib.doit_parts.session import Session
+from buildlib.plain_text import printable
 from buildlib.steps.publish import tinygrad_of
 from buildlib.steps.targets import open_target
 
@@ -68,7 +69,7 @@ class CatalogCommand(ProjectCommand):
             return planned
 
         made: list[NewCatalog] = []
-        print(errors.printable("\n".join(as_lines(make(target.manifests())))))
+        print(printable("\n".join(as_lines(make(target.manifests())))))
         made[-1].require_decided()
         if not options["yes"]:
             print("Nothing was written; --yes begins it.")

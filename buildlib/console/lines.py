@@ -8,8 +8,7 @@ import threading
 import time
 from typing import IO
 
-from buildlib.core.plain_text import one_line
-from buildlib.errors import printable
+from buildlib.plain_text import one_line, plain, without_logins
 
 EVERY = 0.1
 """Seconds between two redraws of the live line."""
@@ -31,7 +30,7 @@ class Console:
         """A line that stays."""
         with self._lock:
             self._wipe()
-            self._out.write(f"{subject:<12}{stage:<10} {printable(text)}\n")
+            self._out.write(f"{subject:<12}{stage:<10} {plain(without_logins(text))}\n")
             self._out.flush()
 
     def progress(self, subject: str, stage: str, done: int, total: int | None, text: str = "") -> None:
@@ -53,12 +52,13 @@ class Console:
 
     def warning(self, subject: str, text: str) -> None:
         """Printed at once, and kept for the summary."""
+        text = plain(without_logins(text))
         with self._lock:
             if (subject, text) in self.warnings:
                 return
             self.warnings.append((subject, text))
             self._wipe()
-            self._out.write(f"{subject:<12}warning    {printable(text)}\n")
+            self._out.write(f"{subject:<12}warning    {text}\n")
             self._out.flush()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from buildlib import errors
-from buildlib.core.plain_text import one_line, plain_value
+from buildlib.plain_text import one_line, plain_value
 
 Json = dict[str, Any]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from buildlib.core.sources.git_reference import PROTOCOLS
-from buildlib.errors import BuildError, SourceError, SourceUnavailable, without_logins
+from buildlib.errors import BuildError, SourceError, SourceUnavailable
+from buildlib.plain_text import without_logins
 from buildlib.ports.source import SourceContext
 from buildlib.sources.git_process import CONFIG, Watch, environment
 from buildlib.store import files

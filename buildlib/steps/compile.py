@@ -8,8 +8,8 @@ from typing import Any
 
 from buildlib import errors
 from buildlib.core.diagnoses.diagnosis import diagnose
-from buildlib.core.plain_text import one_line
 from buildlib.device.link import DeviceLink
+from buildlib.plain_text import one_line
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import Piece, end_job, job_request, pieces
 from buildlib.steps.compile_log import Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from buildlib.core.plain_text import plain
+from buildlib.plain_text import plain
 from buildlib.steps.context import StepContext
 from buildlib.store import files
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from buildlib.errors import TargetError, without_logins
+from buildlib.errors import TargetError
+from buildlib.plain_text import without_logins
 
 MISLEADING = (
     "GIT_DIR",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildlib.core.catalog import Device
-from buildlib.core.plain_text import one_line
 from buildlib.errors import DeviceError
+from buildlib.plain_text import one_line
 from buildlib.transports.ssh_known_hosts import DEFAULT_PORT, entry_name
 
 if TYPE_CHECKING:

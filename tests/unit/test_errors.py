@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from buildlib.errors import BuildError, StoreError, printable, unforeseen, without_logins
+from buildlib.errors import BuildError, StoreError, unforeseen
+from buildlib.plain_text import printable, without_logins
 
 
 def test_what_a_terminal_would_obey_or_cannot_show_is_escaped() -> None:

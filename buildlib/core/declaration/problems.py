@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from buildlib.errors import CatalogError, without_logins
+from buildlib.errors import CatalogError
+from buildlib.plain_text import without_logins
 
 SHOWN = 60
 """Characters of a wrong value that a message repeats."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from buildlib.core.plain_text import ANSI
+from buildlib.plain_text import plain
 
 _START: Final = "Traceback (most recent call last):"
 _CHAIN: Final = re.compile(r"^(During handling of the above exception|The above exception was the direct cause|\s*$)")
@@ -40,7 +40,7 @@ def clean_lines(text: str) -> list[str]:
     found = []
     for line in text.split("\n"):
         kept = line.rstrip("\r").rpartition("\r")[2]
-        found.append(ANSI.sub("", kept[:_LONGEST_LINE]))
+        found.append(plain(kept[:_LONGEST_LINE]))
     return found
 
 

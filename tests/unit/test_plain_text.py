@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildlib.core.plain_text import one_line, plain, plain_value
+from buildlib.plain_text import one_line, plain, plain_value
 
 
 @pytest.mark.parametrize(

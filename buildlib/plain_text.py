@@ -11,14 +11,33 @@ ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,500}(?:
 _UNFIT: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
+_LOGIN: Final = re.compile(r"(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@|(?<=://)[^/@\s:]*:[^/@\s]*@", re.IGNORECASE)
+
+
+def without_logins(text: str) -> str:
+    """The text with the logins of its URLs hidden: other programs repeat the address that they were given."""
+    return _LOGIN.sub("...@", text) if "://" in text else text
+
+
+def escaped(text: str) -> str:
+    """The text with what a terminal would obey, or cannot show, as escapes. Lines stay lines."""
+    return text if text.isprintable() else _UNFIT.sub(_as_escape, text)
+
+
+def printable(text: str) -> str:
+    """`escaped`, without logins: names and words in messages come from other people and other programs too."""
+    return escaped(without_logins(text))
+
+
+def _as_escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def plain(text: str) -> str:
     """The text without terminal codes; what else no terminal should get is shown as an escape. Lines stay lines."""
     if text.isprintable():
         return text
-    text = ANSI.sub("", text.replace("\r\n", "\n"))
-    return _UNFIT.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return _UNFIT.sub(_as_escape, ANSI.sub("", text.replace("\r\n", "\n")))
 
 
 def one_line(text: str, most: int = 500) -> str:
