@@ -13,6 +13,7 @@ from buildlib.core.catalog import Device, Model
 from buildlib.core.doctor import COMPILE_SPACE, SPARE, Line, examine, unheard_flags
 from buildlib.core.flags import effective_flags
 from buildlib.doit_parts.session import Session
+from buildlib.plain_text import printable
 from buildlib.steps import preflight
 from buildlib.steps.context import Services
 from buildlib.steps.readiness import unheard_text
@@ -103,7 +104,8 @@ def space_needed(session: Session, models: list[Model]) -> int:
 def printed(line: Line) -> list[str]:
     """A line for the terminal, its remedy below it."""
     remedy = [f"        try: {line.remedy}"] if line.remedy else []
-    return [f"  {line.level:<5} {line.text}", *remedy]
+    # A device names its own directories, jobs and models.
+    return [printable(text) for text in (f"  {line.level:<5} {line.text}", *remedy)]
 
 
 def trust(session: Session, arguments: list[str]) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from buildlib.core.catalog import Device, Profile
 from buildlib.core.declaration.builtin import PROFILES
-from buildlib.core.doctor import active_model, examine, flag_differences
+from buildlib.core.doctor import Line, active_model, examine, flag_differences
 
 QCOM = Profile(name="qcom", flags=dict(PROFILES["qcom"]["flags"]), expected_device="QCOM")
 WORDS = ["DEV=QCOM", "IMAGE=2", "FLOAT16=1", "NOLOCALS=1", "JIT_BATCH_SIZE=0", "OPENPILOT_HACKS=1"]
@@ -106,3 +106,10 @@ def test_another_backends_profile_is_not_compared_with_sconscript() -> None:
 )
 def test_the_active_model_is_told_by_its_bundle(text: str | None, name: str | None) -> None:
     assert active_model(text) == name
+
+
+def test_what_a_device_calls_its_own_things_moves_no_cursor() -> None:
+    from buildlib.commands.doctor import printed
+
+    shown = printed(Line("BAD", "/data/\x1b[2Jx: not writable", "ls -ld /data/\x1b[2Jx\r"))
+    assert shown == ["  BAD   /data/\\x1b[2Jx: not writable", "        try: ls -ld /data/\\x1b[2Jx\\r"]
