@@ -86,8 +86,16 @@ def test_the_model_is_selected_for_the_run_and_its_bytes_are_proven(desk: Projec
     assert "fake onroad at 15.0 m/s" in (desk.root / "artifacts/one/validate.log").read_text()
 
 
+def stock(desk: Project) -> str:
+    """A model of the runtime's own, outside the models directory."""
+    path = desk.device() / "data/openpilot/driving_supercombo.pkl"
+    path.write_bytes(active(desk).read_bytes()[:-1] + b"x")
+    return str(path)
+
+
 OTHERS: dict[str, Callable[[Project], dict[str, Any]]] = {
     "the runtime takes another file": lambda desk: {"runs": TWO},
+    "the runtime falls back to a file of its own": lambda desk: {"others_file": stock(desk)},
     "a manager selects another one in mid-run": lambda desk: {"select_other_at": 0.7, "other": OTHER},
     "a manager resets the selection in mid-run": lambda desk: {"reset_at": 0.7},
     "the file is replaced in mid-run": lambda desk: {"replace_at": 0.7, "replace": ONE},

@@ -79,16 +79,17 @@ def opened(pid: int) -> list[tuple[str, os.stat_result]]:
     return found
 
 
-def mapped(pid: int, folder: str) -> list[tuple[str, int]]:
-    """(path, inode) of files of a folder that are in a process's memory."""
+def mapped(pid: int) -> list[tuple[str, int, int]]:
+    """(path, inode, bytes) of pickles that are in a process's memory; "(deleted)" follows the path of a removed one."""
     found = []
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             for line in file:
                 fields = line.decode("utf-8", "replace").rstrip("\n").split(None, 5)
                 # The kernel writes a line feed in a name as \012; other bytes stand as they are.
-                if len(fields) == 6 and fields[5].startswith(folder + "/"):
-                    found.append((fields[5], int(fields[4])))
+                if len(fields) == 6 and fields[5].replace(" (deleted)", "").endswith(".pkl"):
+                    first, _, last = fields[0].partition("-")
+                    found.append((fields[5], int(fields[4]), int(last, 16) - int(first, 16)))
     except OSError:
         pass
     return found

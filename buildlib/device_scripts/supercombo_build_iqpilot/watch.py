@@ -20,6 +20,10 @@ LOOK_ROUND = 0.2  # for new processes, parameters, queues
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+ELSEWHERE = 10
+"""A pickle outside the models directory is a model from this part of the artifact on: warps are smaller."""
+
+
 class Model:
     """A process that runs a model, or holds an artifact."""
 
@@ -115,28 +119,35 @@ class Watch:
             self.held(model, link, status, "open")
         if now - model.mapped_at >= LOOK_ROUND:
             model.mapped_at = now
-            for path, inode in mapped(model.pid, self.models_dir):
-                self.mapped(model, path, inode)
+            for path, inode, size in mapped(model.pid):
+                self.mapped(model, path, inode, size)
 
     def held(self, model: Model, link: str, status: os.stat_result, how: str) -> None:
         for artifact in self.artifacts:
             if (status.st_dev, status.st_ino) == artifact.identity:
                 model.holds.setdefault(artifact.path, how)
                 return
-        self.other(model, link)
+        self.other(model, link, status.st_size)
 
-    def mapped(self, model: Model, path: str, inode: int) -> None:
+    def mapped(self, model: Model, path: str, inode: int, size: int) -> None:
         for artifact in self.artifacts:
             if path == artifact.real and inode == artifact.identity[1]:
                 model.holds.setdefault(artifact.path, "mapped")
                 return
-        self.other(model, path)
+        self.other(model, path, size)
 
-    def other(self, model: Model, path: str) -> None:
-        """Another artifact of the models directory, an older file under the same name too ("(deleted)")."""
+    def other(self, model: Model, path: str, size: int) -> None:
+        """Another artifact of the models directory, an older file under the same name too ("(deleted)").
+
+        Elsewhere a pickle that is as big as one: a runtime that looks at the file under test and falls back to its own.
+        """
         name = path.replace(" (deleted)", "")
-        if os.path.dirname(name) == self.models_dir and name.endswith(".pkl") and not name.endswith("_metadata.pkl"):
-            shown = os.path.basename(path)
+        if not name.endswith(".pkl") or name.endswith("_metadata.pkl"):
+            return
+        here = os.path.dirname(name) == self.models_dir
+        least = min((artifact.before.get("size") or 0) for artifact in self.artifacts) // ELSEWHERE
+        if here or size >= max(least, 1):
+            shown = os.path.basename(path) if here else path
             if shown not in model.others:
                 model.others.append(shown)
 
