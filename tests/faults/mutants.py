@@ -62,6 +62,13 @@ MUTANTS = (
         ("tests/unit/core/test_key.py",),
     ),
     Mutant(
+        "a script known by what is started alone",
+        "buildlib/steps/scripts.py",
+        "for file in script])",
+        "for file in script[:1]])",
+        ("tests/unit/steps/test_scripts.py",),
+    ),
+    Mutant(
         "no look at the inputs after the job",
         "buildlib/device_scripts/agent/runner.py",
         "    if after != before or watch_after != watch_before:\n",

@@ -67,7 +67,7 @@ def test_the_short_way_still_looks_at_each_device_and_tells_when(idle: Project) 
     assert not took_the_short_way(idle)
 
 
-@pytest.mark.parametrize("arguments", [["one"], ["compile"], ["-a"], ["status"], ["-s", "one"], ["-r", "zero"]])
+@pytest.mark.parametrize("arguments", [["one"], ["compile"], ["-a"], ["status"], ["-s", "verify:one"], ["-r", "zero"]])
 def test_whatever_else_is_asked_goes_the_long_way(idle: Project, arguments: list[str]) -> None:
     assert not took_the_short_way(idle, *arguments)
 
