@@ -157,9 +157,22 @@ def _metadata(value: Dict) -> Metadata:
     return Metadata(
         keys=tuple(_mapping(value)),
         output_slices=_slices(slices) if type(slices) is Dict else None,
+        output_spans=_spans(slices) if type(slices) is Dict else None,
         input_shapes=_shapes(shapes) if type(shapes) is Dict else None,
         model_checkpoint=printable(checkpoint) if type(checkpoint) is str else None,
     )
+
+
+def _spans(value: Dict) -> dict[str, tuple[int | None, int | None]] | None:
+    """All slices as written; None where one is no slice of whole numbers with a step of one."""
+    found = {}
+    for name, (_, one) in _mapping(value).items():
+        made_slice = made(one, "builtins.slice")
+        args = made_slice.args if made_slice else ()
+        if len(args) != 3 or any(type(edge) not in (int, type(None)) for edge in args) or args[2] not in (None, 1):
+            return None
+        found[name] = (args[0], args[1])
+    return found if len(found) == len(value.items) else None
 
 
 def _slices(value: Dict) -> dict[str, tuple[int, int]]:

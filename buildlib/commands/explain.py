@@ -82,9 +82,11 @@ def moved_commits(subject: Subject, world: FileWorld) -> list[list[str]]:
         return []
     rows = []
     for role, spec in subject.model.sources.items():
+        if not isinstance(spec, GitSource):
+            continue
         pin = world.workspace.lock.pin(subject.model.name, role)
         before = last.result["sources"].get(role, {}).get("detail", {}).get("commit")
-        if isinstance(spec, GitSource) and pin is not None and before not in (None, pin.commit):
+        if pin is not None and before not in (None, pin.commit):
             rows.append(
                 [f"  commit of {spec.ref}", f"{before[:12]} -> {pin.commit[:12]}", f"{LOCK_NAME} ({spec.repository})"]
             )

@@ -86,6 +86,13 @@ def collect(workspace: Workspace) -> list[Garbage]:
         for path in _children(workspace.root / "artifacts")
         if path.is_dir() and path.name not in owned
     ]
+    found += [
+        Garbage(path, _size(path), f"an artifact that {model.name} has under another name now")
+        for model in models.values()
+        for path in _children(workspace.root / "artifacts" / model.name)
+        if path.name.endswith((".pkl", ".pkl.sha256"))
+        and path.name.removesuffix(".sha256") not in model.artifacts.values()
+    ]
     found += [Garbage(workspace.receipts.path(r.stage, r.key), 1000, f"receipt of {r.model}") for r in orphans]
     found += [
         Garbage(path, _size(path), f"latest keys of {path.stem}")

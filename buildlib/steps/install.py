@@ -63,6 +63,17 @@ def require_fit(context: StepContext) -> None:
             got=built_for,
             guide="11",
         )
+    if built_for == "CPU" and context.device.profile is None:
+        # A model's word says what it was built for, never what a device is: a comma device has a GPU.
+        raise errors.RailRefused(
+            f"{context.model.name} was built for the CPU, and {context.device.name} does not say that it has no other",
+            where=context.device.name,
+            expected="QCOM, as comma devices have",
+            got=built_for,
+            remedy=f"profile: qcom for {context.model.name}; or, for a device without a GPU, "
+            f"devices.{context.device.name}.profile: cpu",
+            guide="11",
+        )
 
 
 def require_own_name(context: StepContext) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,8 +10,10 @@ import msgspec
 from buildlib import errors
 from buildlib.artifact.describe import summary
 from buildlib.artifact.examine import examine
+from buildlib.artifact.onnx_reader import inspect_onnx
 from buildlib.core.flags import effective_flags, expected_device
 from buildlib.core.verdicts.verdict import Expectations, Verdict, expectations_of
+from buildlib.core.verdicts.verdict_metadata import OnnxMetadata
 from buildlib.core.world import Subject
 from buildlib.steps.context import Outcome, StepContext
 
@@ -46,7 +49,32 @@ def expectations(context: StepContext, role: str) -> Expectations:
     own = [made_from[role]] if role in made_from else list(made_from.values())
     inputs = tuple(name for entry in own for name in entry["inputs"])
     weights = sum(entry["weight_bytes"] for entry in own)
-    return expected_of(context.subject, role, weights, inputs if len(own) == 1 else None)
+    alone = len(own) == 1
+    onnx = onnx_metadata(context, role if role in made_from else next(iter(made_from))) if alone else None
+    return expected_of(context.subject, role, weights, inputs if alone else None, onnx)
+
+
+def onnx_metadata(context: StepContext, role: str) -> OnnxMetadata:
+    """What the ONNX of a role says its outputs and inputs are. Raises SourceError where its blob is lost."""
+    sha256 = context.parts["onnx"][role]
+    if not context.workspace.blobs.has(sha256):
+        raise errors.SourceError(
+            "the ONNX is not in the content store, so the artifact cannot be held against it",
+            where=sha256,
+            remedy=f"doit source:{context.model.name}",
+        )
+    inspection = inspect_onnx(context.workspace.blobs.path(sha256), where=f"{context.model.name} {role}")
+    first = inspection.outputs[0] if inspection.outputs else None
+    flat = first.shape[1:] if first and first.shape and first.is_static else None
+    return OnnxMetadata(
+        output_slices=inspection.output_slices,
+        length=math.prod(size for size in flat if isinstance(size, int)) if flat is not None else None,
+        input_shapes={
+            spec.name: tuple(size for size in spec.shape if isinstance(size, int))
+            for spec in inspection.inputs
+            if spec.is_static and spec.shape
+        },
+    )
 
 
 def expected_of(
@@ -54,6 +82,7 @@ def expected_of(
     role: str | None = None,
     onnx_bytes: int | None = None,
     onnx_inputs: tuple[str, ...] | None = None,
+    onnx: OnnxMetadata | None = None,
 ) -> Expectations:
     """The expectations of a model on a device. role: of the artifact, the first one's by default."""
     model = subject.model
@@ -64,6 +93,7 @@ def expected_of(
         role=role or next(iter(model.artifacts)),
         onnx_bytes=onnx_bytes,
         onnx_inputs=onnx_inputs,
+        onnx=onnx,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from buildlib import errors, sources
-from buildlib.core.catalog import Source
+from buildlib.core.catalog import GitSource, Source
 from buildlib.core.key import digest
 from buildlib.core.receipt import Attempt, Receipt
 from buildlib.core.remote import iqpilot_harness_path
@@ -162,13 +162,15 @@ def source_context(
     workspace: Workspace, subject: Subject, role: str, events: Events | None = None, cancel: Event | None = None
 ) -> SourceContext:
     """What a source's reader needs from this workspace."""
+    spec = subject.model.sources.get(role)
     return SourceContext(
         root=workspace.root,
         state=workspace.state / "sources",
         hash_file=workspace.hash_file,
         subject=subject.model.name,
         role=role,
-        pin=workspace.lock.pin(subject.model.name, role),
+        # A damaged models.lock is nothing to models that need no pin.
+        pin=workspace.lock.pin(subject.model.name, role) if isinstance(spec, GitSource) else None,
         events=events or Silent(),
         cancel=cancel,
     )

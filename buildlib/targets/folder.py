@@ -26,7 +26,7 @@ from buildlib.store import files
 from buildlib.targets import conflict, folder_journal, publication
 from buildlib.targets.folder_files import FolderFiles, mode_of, paths_of
 from buildlib.targets.folder_journal import Replaced
-from buildlib.targets.folder_lock import STATE, locked, require_mounted, tell_left
+from buildlib.targets.folder_lock import STATE, locked, require_mounted, require_there, tell_left
 from buildlib.targets.inside import check_inside
 from buildlib.targets.publication import FilePlan, ManifestPlan, Plan
 
@@ -101,9 +101,11 @@ class Folder:
             with self._all_or_nothing(state, request.model.name, wrote, plan.change, told) as replaced:
                 for file in written:
                     _stop(cancel)
+                    require_there(state)
                     told.step(request.model.name, "publish", f"copying {file.path}")
                     self._files.write(file)
                 for manifest in changed:
+                    require_there(state)
                     self._write_manifest(manifest, plan.change, request.model)
             folder_journal.commit(state, replaced)
             return Published(
@@ -194,7 +196,8 @@ class Folder:
         try:
             yield begun
         except BaseException:
-            tell_left(folder_journal.put_back(state, self._root, begun), events, model)
+            if state.is_dir():
+                tell_left(folder_journal.put_back(state, self._root, begun), events, model)
             raise
 
     def _write_manifest(self, manifest: ManifestPlan, change: Change, model: Model) -> None:

@@ -174,6 +174,8 @@ def mend(state: Path, root: Path) -> tuple[str, ...]:
             _close(state)  # it had ended but for closing the journal
         else:
             left = put_back(state, root, open_one)
+    for torn in state.glob(".*.tmp"):
+        torn.unlink(missing_ok=True)
     known = {str(one.number) for path in state.glob("last-*.json") if (one := _read(path)) is not None}
     for orphan in state.glob("[0-9]*"):
         if orphan.name not in known:

@@ -61,6 +61,16 @@ def locked(root: Path, settings: TargetSettings, purpose: str, events: Events, s
         yield state
 
 
+def require_there(state: Path) -> None:
+    """Raises TargetError where the share went away meanwhile: its mount point would take files that nobody sees."""
+    if not state.is_dir():
+        raise TargetError(
+            "the share went away in the middle",
+            where=str(state.parent),
+            remedy="mount it again, then the same again: what was begun is put back first",
+        )
+
+
 def tell_left(paths: tuple[str, ...], events: Events, subject: str) -> None:
     """Says what a fault or a kill did not put back, since somebody has worked on it."""
     for path in paths:

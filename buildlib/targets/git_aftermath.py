@@ -33,6 +33,8 @@ def survived(repository: Repository, target: Target) -> Iterator[None]:
     mark = repository.state / "running"
     if mark.exists():
         _clear(repository, target)
+    for torn in repository.state.glob(".*.tmp"):  # ours alone, under the lock
+        torn.unlink(missing_ok=True)
     files.write(mark, str(os.getpid()).encode())
     try:
         yield
@@ -112,7 +114,7 @@ def _clear(repository: Repository, target: Target) -> None:
         lock.unlink(missing_ok=True)
     for old in repository.state.glob("scratch-*"):
         shutil.rmtree(old, ignore_errors=True)
-    for old in (*repository.state.glob(".*.tmp"), *repository.git_dir.glob("objects/pack/tmp_*")):
+    for old in repository.git_dir.glob("objects/pack/tmp_*"):
         with contextlib.suppress(OSError):
             old.unlink()
 

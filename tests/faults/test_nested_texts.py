@@ -9,6 +9,7 @@ import pytest
 
 from buildlib import errors
 from buildlib.commands.attest import from_file
+from buildlib.core.attestation import POINTS
 from buildlib.core.confirmation import artifacts_of
 from buildlib.core.doctor import active_model
 from buildlib.core.selection import file_names
@@ -64,5 +65,5 @@ def test_a_text_nested_without_end_counts_for_nothing(tmp_path: Path, what: str,
 @pytest.mark.parametrize("text", [LISTS, MAPPINGS], ids=["lists", "mappings"])
 def test_where_a_person_wrote_it_the_file_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(errors.UsageError, match="cannot be read"):
-        from_file(str(put(tmp_path / "answers.json", text)))
+        from_file(str(put(tmp_path / "answers.json", text)), POINTS)
     assert active_model(text) == "unreadable"

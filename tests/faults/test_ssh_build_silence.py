@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.devices.held_copy import held_copy
+from tests.devices.iqpilot import add_iqpilot
 from tests.devices.network import link
 from tests.devices.server import SSHD_MARKS
 from tests.support.projects import end, until
@@ -48,6 +49,7 @@ def desk(one_desk: SshProject) -> Iterator[SshProject]:
         ("upload", "compile"),
         pytest.param("compile", "pull", marks=pytest.mark.slow),
         pytest.param("verify", "install", marks=pytest.mark.slow),
+        pytest.param("install", "validate", marks=pytest.mark.slow),
     ],
 )
 def test_a_device_that_falls_silent_is_an_error_in_the_configured_time(
@@ -73,6 +75,8 @@ def test_a_device_that_falls_silent_is_an_error_in_the_configured_time(
     assert took < 3 * IDLE + 10, "bounded by the configured times, not by the machine"
     for pid in processes_in(desk.comma.root):
         subprocess.run(["kill", "-9", str(pid)], check=False)
+    # A harness that was killed could not unfake what it faked; a restart does.
+    desk.comma.set_param("IsOnroad", "0")
     desk.doit().ok()
     desk.assert_right()
 
@@ -84,6 +88,11 @@ def in_the_middle(desk: SshProject, stage: str) -> Iterator[Callable[[], object]
         desk.wish("sleep", "one", "60")
         yield desk.calls
         desk.wish("sleep", "one", "0")
+    elif stage == "validate":
+        add_iqpilot(desk.comma.root)
+        desk.set(goal="validate", validate_seconds=60)
+        yield lambda: desk.there("data/params/d/IsOnroad").read_text() == "1"
+        desk.set(validate_seconds=1.5)
     elif stage == "install":
         with held_copy(desk.comma.root, ONE) as held:
             yield held.reached.exists

@@ -44,3 +44,17 @@ def test_a_moved_branch_changes_nothing_until_update_and_explain_names_the_commi
     assert f"{first[:12]} -> {second[:12]}" in told
     project.doit("nopp").ok()
     assert project.compiled("nopp") == 2
+
+
+def test_a_damaged_lock_is_told_by_the_models_that_need_it_and_hinders_no_other(built: Project) -> None:
+    built.add("three", {"kind": "git", "repository": str(built.root.parent / "r.git"), "ref": "main", "path": "m.onnx"})
+    (built.root / "models.lock").write_text("{garbage")
+    for command in ("status", "plan", "explain"):
+        out = built.doit(command).ok().out
+        assert "three" in out
+        assert out.count("models.lock: cannot be read") == 1
+    run = built.doit()
+    assert run.status == 1
+    assert "three source failed" in run.out
+    assert "git checkout models.lock" in run.out
+    assert "1 step failed. Not done for that reason: three." in run.out

@@ -346,6 +346,21 @@ def test_what_another_model_made_and_a_model_uses_is_no_garbage(built: Project) 
     assert built.calls() == made
 
 
+def test_an_artifact_under_a_former_file_name_is_garbage(built: Project) -> None:
+    former = built.artifact("one")
+    built.models["one"]["artifact"] = "driving_supercombo_uno.pkl"
+    built.declare()
+    built.doit().ok()
+    listed = built.doit("gc").ok().out
+    assert "an artifact that one has under another name now" in listed
+    built.doit("gc", "--yes").ok()
+    assert not former.exists()
+    assert not former.with_name(f"{former.name}.sha256").exists()
+    assert built.artifact("one").exists()
+    assert built.doit().ok().text == UP_TO_DATE
+    assert built.calls() == []
+
+
 def test_a_removed_model_keeps_its_files_until_gc_is_told_yes(built: Project) -> None:
     artifact = built.artifact("one")
     del built.models["one"]

@@ -102,6 +102,22 @@ def test_a_fault_puts_back_no_edit_of_somebody_else(share: Desk, while_copying: 
     assert not share.clone.joinpath(".supercombo-build/journal.json").exists()
 
 
+def test_a_share_that_goes_away_in_the_middle_takes_nothing_into_its_mount_point(
+    share: Desk, while_copying: list[object], tmp_path: Path
+) -> None:
+    before = [path.read_bytes() for path in manifests(share)]
+    while_copying += [lambda: share.clone.rename(tmp_path / "unmounted"), share.clone.mkdir]
+    with pytest.raises(TargetError, match="went away in the middle"):
+        folder(share).publish(share.request("nopp", ARTIFACT))
+    assert list(share.clone.iterdir()) == []
+    share.clone.rmdir()
+    (tmp_path / "unmounted").rename(share.clone)
+    folder(share).abandon(model("nopp"))
+    assert [path.read_bytes() for path in manifests(share)] == before
+    assert folder(share).publish(share.request("nopp", ARTIFACT)).changed
+    assert holds(share, ARTIFACT)
+
+
 def killed_between_the_manifests(share: Desk) -> None:
     """As a kill -9 leaves it: the artifact and the first manifest written, the journal open."""
     pid = os.fork()

@@ -192,3 +192,29 @@ def test_a_missing_library_is_told_with_the_way_to_get_it(place: Place, monkeypa
     with pytest.raises(TargetError, match="is not installed") as caught:
         place.target().publish(place.desk.request("nopp", ARTIFACT))
     assert "supercombo-build[huggingface]" in str(caught.value.remedy)
+
+
+def test_a_file_that_the_hub_lost_is_told_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from buildlib.targets import hub
+
+    whole = hub.Hub.commit
+
+    def losing(self: hub.Hub, *arguments: Any) -> str:
+        made = whole(self, *arguments)
+        del place.hub.commits[-1].tree[place.desk.artifact_path("nopp")]
+        return made
+
+    monkeypatch.setattr(hub.Hub, "commit", losing)
+    with pytest.raises(TargetError, match="other bytes than were sent") as caught:
+        place.target().publish(place.desk.request("nopp", ARTIFACT))
+    assert caught.value.got == "no such file"
+
+
+def test_a_login_in_the_endpoint_reaches_no_manifest_and_no_error(place: Place) -> None:
+    from buildlib.targets.hub import Hub
+
+    secret = place.hub.url.replace("http://", "http://me:TOPSECRET@")
+    assert "TOPSECRET" not in Hub(REPOSITORY, "main", secret).url("a b.pkl")
+    with pytest.raises(TargetError) as caught:
+        Hub(REPOSITORY, "main", "http://me:TOPSECRET@127.0.0.1:9").head()
+    assert "TOPSECRET" not in caught.value.render()

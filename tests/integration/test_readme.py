@@ -31,6 +31,14 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
                 assert (document.parent / target).exists(), f"{document.relative_to(ROOT)} links to {target}"
 
 
+def test_the_index_names_every_document() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    for document in sorted((ROOT / "docs").glob("*/*.md")):
+        name = document.relative_to(ROOT / "docs").as_posix()
+        assert name in index or name.startswith("decisions/"), name
+    assert "docs/README.md" in README
+
+
 @pytest.mark.slow
 @pytest.mark.compile
 @pytest.mark.timeout(1800)

@@ -95,6 +95,32 @@ def test_a_sample_compiles_on_a_device_and_is_not_installed_there(desk: SshProje
     assert not desk.there(ACTIVE).exists()
 
 
+def test_what_was_built_for_the_cpu_is_not_installed_where_the_device_does_not_ask_for_it(desk: SshProject) -> None:
+    del desk.settings["profile"]
+    desk.declare()
+    run = desk.doit()
+    assert run.status == 1
+    assert "one was built for the CPU, and desk does not say that it has no other" in run.out
+    assert not desk.there(ACTIVE).exists()
+    assert not list((desk.root / ".build/receipts").glob("install/*"))
+    # The twin: a device that says so.
+    desk.set(profile="cpu")
+    desk.doit().ok()
+    assert desk.there(ACTIVE).exists()
+
+
+def test_what_was_built_for_another_backend_than_the_devices_is_not_installed(desk: SshProject) -> None:
+    desk.doit("verify").ok()
+    # The model says one thing and the profile of its device another.
+    desk.head = {"profiles": {"gpu": {"expected_device": "AMD", "flags": {"DEV": "CPU"}}}}
+    desk.models["one"] |= {"profile": "gpu", "expected_device": "CPU"}
+    desk.set(profile="gpu")
+    run = desk.doit()
+    assert run.status == 1
+    assert "one was built for CPU: expected AMD, got CPU" in run.out
+    assert not desk.there(ACTIVE).exists()
+
+
 def test_a_flag_that_the_devices_tinygrad_does_not_know_is_a_warning_or_with_strict_flags_an_error(
     desk: SshProject,
 ) -> None:

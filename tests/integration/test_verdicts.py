@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from buildlib.artifact.inspect_file import inspect_artifact
 from tests.conftest import alone
 from tests.devices.iqpilot import add_iqpilot, wish
 from tests.support.projects import Project, free_offset, variant
+from tests.support.rewriting import rename
 from tests.support.scripts import content_of
 
 NOPP = "driving_supercombo_nopp.pkl"
@@ -123,6 +125,14 @@ def test_a_camera_left_out_is_named(desk: Project, compiled: Callable[..., Path]
 
 
 @pytest.mark.compile
+def test_the_metadata_of_another_onnx_is_named(desk: Project, sample_artifact: Path, tmp_path: Path) -> None:
+    names = list(inspect_artifact(sample_artifact).metadata.output_slices)  # type: ignore[union-attr, arg-type]
+    other = tmp_path / "other.pkl"
+    other.write_bytes(rename(sample_artifact.read_bytes(), {names[0]: names[1], names[1]: names[0]}))
+    compiles_to(desk, other)
+    assert_refused(desk, "verify", "its output_slices are not those of its ONNX", f"{names[0]} ")
+
+
 def test_a_cpu_artifact_for_a_qcom_runtime_is_named(desk: Project) -> None:
     desk.settings["profile"] = "qcom"
     desk.declare()

@@ -77,11 +77,13 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True):
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """The safe part of `metadata`; keys are all of its keys.
 
-    output_slices: name -> (start, stop). input_shapes: name -> shape.
+    output_slices: name -> (start, stop), of those that are plain. output_spans: all of them as written, where a
+    negative bound counts from the end and None is the end. input_shapes: name -> shape.
     """
 
     keys: tuple[str, ...] = ()
     output_slices: Mapping[str, tuple[int, int]] | None = None
+    output_spans: Mapping[str, tuple[int | None, int | None]] | None = None
     input_shapes: Mapping[str, tuple[int, ...]] | None = None
     model_checkpoint: str | None = None
 

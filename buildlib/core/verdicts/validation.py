@@ -59,10 +59,10 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
         if self.said:
             return self.said
         numbers = self.numbers
-        late = f", {numbers['late']} late" if numbers["late"] else ""
+        late = f", {numbers['late']} late" if numbers.get("late") else ""
         measured = [part for part in numbers["memory"].values() if part is not None]
         steady = ", steady" if measured else ""
-        return f"{numbers['frames']} frames, p99 {numbers['p99_ms']:.0f} ms{late}{steady}"
+        return f"{numbers['frames']} frames, p99 {numbers.get('p99_ms', 0.0):.0f} ms{late}{steady}"
 
 
 class _Found(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from buildlib.core.verdicts.findings import REBUILD_SAME, Finding, Severity, ref
 from buildlib.core.verdicts.inspection import Inspection, Weight
 from buildlib.core.verdicts.verdict_devices import judge_devices
 from buildlib.core.verdicts.verdict_jits import judge_jits
+from buildlib.core.verdicts.verdict_metadata import OnnxMetadata, judge_metadata
 
 __all__ = ["Expectations", "Finding", "Severity", "Verdict", "expectations_of", "judge", "unreadable"]
 
@@ -33,7 +34,8 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
     expected_device: "QCOM", "CPU". warp_device: only where the warp runs on another one.
     cameras, model_size: (width, height) in pixels.
-    onnx_bytes: bytes of the ONNX's weights. onnx_inputs: its inputs' names. None where not known.
+    onnx_bytes: bytes of the ONNX's weights. onnx_inputs: its inputs' names. onnx: what else it says. None where not
+    known.
     """
 
     contract: str = "supercombo"
@@ -44,6 +46,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     model_size: tuple[int, int] = (512, 256)
     onnx_bytes: int | None = None
     onnx_inputs: tuple[str, ...] | None = None
+    onnx: OnnxMetadata | None = None
 
 
 def expectations_of(
@@ -54,6 +57,7 @@ def expectations_of(
     role: str = "supercombo",
     onnx_bytes: int | None = None,
     onnx_inputs: tuple[str, ...] | None = None,
+    onnx: OnnxMetadata | None = None,
 ) -> Expectations:
     """What a catalog model's artifact of that role must be.
 
@@ -69,6 +73,7 @@ def expectations_of(
         model_size=model.model_size,
         onnx_bytes=onnx_bytes,
         onnx_inputs=onnx_inputs,
+        onnx=onnx,
     )
 
 
@@ -144,6 +149,7 @@ def _findings(inspection: Inspection, contract: Contract, expectations: Expectat
         )
     else:
         yield from _judge_root(inspection, contract)
+        yield from judge_metadata(inspection.metadata, expectations.onnx)
         yield from judge_jits(
             inspection,
             contract,

@@ -7,11 +7,13 @@ looks (`probe`, `job_start`, `install`) undoes it, only while offroad.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import os
 import time
 
 from .places import Places, read_json, unlink, write_json
 from .processes import boot_id
+from .wire import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,16 +84,34 @@ def undo(places: Places, entry: dict[str, Any], *, onroad: bool = False) -> list
     """Puts everything back, last change first, and says what. The caller has asked the guard.
 
     onroad: the car has been on meanwhile, so power saving is the hardware daemon's again and is left as it is.
-    Each step that is done is struck off, so a crash in the middle goes on where it stopped.
+    Each step that is done is struck off, so a crash in the middle goes on where it stopped. One that cannot be done
+    (the disk is full) keeps no other from being done: it stays in the journal, and its error is raised at the end.
     """
     said = []
+    left: list[dict[str, Any]] = []
+    error: OSError | Refusal | None = None
     while entry["steps"]:
-        step = entry["steps"][-1]
-        said.append(_undo_step(places, entry, step, onroad))
-        entry["steps"].pop()
-        write_json(_path(places, entry["id"]), entry)
+        step = entry["steps"].pop()
+        try:
+            said.append(_undo_step(places, entry, step, onroad))
+        except (OSError, Refusal) as failure:
+            left.insert(0, step)
+            error = error or failure
+            if isinstance(failure, Refusal) and failure.value["kind"] == "rail":
+                break
+        _note(places, {**entry, "steps": [*entry["steps"], *left]})
+    if error is not None:
+        entry["steps"] += left
+        _note(places, entry)
+        raise error
     finish(places, entry)
     return [text for text in said if text]
+
+
+def _note(places: Places, entry: dict[str, Any]) -> None:
+    """Strikes off what was done; on a full disk it is done once more later, which changes nothing."""
+    with contextlib.suppress(OSError):
+        write_json(_path(places, entry["id"]), entry)
 
 
 def _undo_step(places: Places, entry: dict[str, Any], step: dict[str, Any], onroad: bool) -> str:

@@ -51,20 +51,31 @@ def write(places: Places, key: str, value: bytes | None) -> None:
         if value is None:
             unlink(target)
         else:
-            temporary = os.path.join(places.params, f".tmp_{key}_{os.getpid()}")
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            try:
-                os.write(handle, value)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            if os.geteuid() == 0:
-                status = os.stat(places.params)
-                os.chown(temporary, status.st_uid, status.st_gid)
-            os.replace(temporary, target)
+            _replace(places, key, value, target)
         sync_dir(places.params)
     finally:
         os.close(lock)
+
+
+def _replace(places: Places, key: str, value: bytes, target: str) -> None:
+    """By rename, all of it or nothing: a disk that fills up in the middle leaves the former value and no other file."""
+    temporary = os.path.join(places.params, f".tmp_{key}_{os.getpid()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        try:
+            view = memoryview(value)
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if os.geteuid() == 0:
+            status = os.stat(places.params)
+            os.chown(temporary, status.st_uid, status.st_gid)
+        os.replace(temporary, target)
+    except BaseException:
+        unlink(temporary)
+        raise
 
 
 def do_params_read(request: Request) -> dict[str, Any]:

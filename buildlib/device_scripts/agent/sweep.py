@@ -9,6 +9,7 @@ from .guard import require_offroad
 from .install import backups, drop
 from .main import Request
 from .places import unlink
+from .wire import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,11 +41,15 @@ def _uploads(request: Request) -> list[dict[str, Any]]:
     keep = set(request.args.get("keep_files", ()))
     found = []
     for path, entry in sorted(ledger.known(request.places).items()):
-        real = request.places.owned(path)
-        if path in keep or not os.path.isfile(real) or os.path.getsize(real) != entry["size"]:
+        try:
+            real, size, sha256 = request.places.owned(path), entry["size"], entry["sha256"]
+        except (Refusal, KeyError, TypeError):
+            # Put there when models.yaml named other paths: not a place to remove anything from now.
             continue
-        if request.hashes.file(real)[0] == entry["sha256"]:
-            found.append({"kind": "upload", "name": path, "bytes": entry["size"], "path": real})
+        if path in keep or not os.path.isfile(real) or os.path.getsize(real) != size:
+            continue
+        if request.hashes.file(real)[0] == sha256:
+            found.append({"kind": "upload", "name": path, "bytes": size, "path": real})
     return found
 
 

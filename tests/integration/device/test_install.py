@@ -108,6 +108,19 @@ def test_a_held_install_that_passed_stays(bench: Bench):
     assert bench.path(ACTIVE).read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("bench", ["local"], indirect=True)
+def test_gc_leaves_what_was_put_where_models_yaml_names_no_place_any_more(bench: Bench, tmp_path):
+    (tmp_path / "s").write_bytes(b"source")
+    sha256 = hashlib.sha256(b"source").hexdigest()
+    bench.link.push(tmp_path / "s", "/data/media/0/before.onnx", sha256=sha256)
+    bench.link.paths["sources"] = "/data/media/1"
+    bench.link.push(tmp_path / "s", "/data/media/1/now.onnx", sha256=sha256)
+    assert [item["name"] for item in bench.link.call("gc")["items"]] == ["/data/media/1/now.onnx"]
+    bench.link.call("gc", dry=False)
+    assert bench.path("/data/media/0/before.onnx").exists()
+    assert not bench.path("/data/media/1/now.onnx").exists()
+
+
 def test_gc_lists_first_and_removes_only_what_the_build_put_there(bench: Bench, tmp_path):
     (tmp_path / "s").write_bytes(b"source")
     sha256 = hashlib.sha256(b"source").hexdigest()

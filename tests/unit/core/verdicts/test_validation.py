@@ -60,6 +60,13 @@ def test_late_frames_and_unmeasured_memory_are_told() -> None:
     assert judge_run(status, ASKED).summary() == "200 frames, p99 21 ms, 7 late"
 
 
+def test_a_report_that_leaves_out_what_it_did_not_measure_can_be_told() -> None:
+    status = copy.deepcopy(GOOD)
+    for name in ("late", "p99_ms"):
+        del status["report"]["numbers"][name]
+    assert judge_run(status, ASKED).summary() == "200 frames, p99 0 ms, steady"
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
