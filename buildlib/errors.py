@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from buildlib.plain_text import printable
 
-# Exit statuses. 0 to 3 are doit's own (0 done, 1 a task failed, 2 a task could not run, 3 doit was used wrongly).
+# Exit statuses. 0 to 3 are doit's own (0 done, 1 a task failed or could not run, 2 an error in doit, 3 wrong usage).
 EXIT_FAILED = 1
 EXIT_USAGE = 3
 EXIT_CATALOG = 4

@@ -25,5 +25,7 @@ class AbandonCommand(ProjectCommand):
         for name in chosen_models(session, arguments):
             target, model = target_and_model(session, name)
             dropped = target.abandon(model)
+            if dropped:
+                session.workspace.receipts.drop_attempt("publish", name)
             print(f"{name}: dropped {dropped}" if dropped else f"{name}: nothing of it waits for a push")
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -43,7 +44,8 @@ class DoctorCommand(ProjectCommand):
         """Examines the named devices, or all that models use."""
         if options["trust"]:
             return trust(session, arguments)
-        services = open_services(session.workspace, session.cancel, Console())
+        console = Console(sys.stderr if options["json"] else None)
+        services = open_services(session.workspace, session.cancel, console)
         devices = [known_device(session, name) for name in arguments] or session.devices_in_use()
         found = {device.name: lines_of(session, services, device) for device in devices}
         if options["json"]:
@@ -72,7 +74,7 @@ def lines_of(session: Session, services: Services, device: Device) -> list[Line]
         raise
     except errors.BuildError as error:
         return [Line("BAD", error.headline(), error.remedy)]
-    seen = preflight.record(services, device, answer)
+    seen = preflight.record(services, device, answer, told=False)
     text = preflight.toolchain_text(seen)
     need = space_needed(session, models)
     lines = examine(device, catalog.profiles[own], answer, now=time.time(), toolchain_text=text, need=need)

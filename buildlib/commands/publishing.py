@@ -28,11 +28,14 @@ def plan_publish(session: Session, name: str) -> Iterator[str]:
         request = make_request(session.workspace, subject, RunOptions())
         state = open_target(session.workspace, target_of(subject)).inspect(request)
     except errors.BuildError as error:
-        yield error.render()
+        # The gate has said it already: as an obstacle, with the command that helps.
+        said = any(error.what in one.what for one in missing)
+        if not said and not (isinstance(error, errors.RailRefused) and any(one.rail for one in missing)):
+            yield error.render()
     else:
         yield from _state_lines(state)
     for obstacle in missing:
-        yield f"Not yet: {obstacle.what}. {obstacle.remedy}"
+        yield _not_yet(obstacle.what, obstacle.remedy)
 
 
 def _state_lines(state: TargetState) -> Iterator[str]:
@@ -43,9 +46,14 @@ def _state_lines(state: TargetState) -> Iterator[str]:
         sign = "A" if change.old_size is None else "D" if change.new_size is None else "M"
         yield f"  {sign} {change.path}  {old}{new} ({change.storage})"
     yield from (f"  {line}" for line in state.diff.splitlines())
-    yield f"  {state.message}"
+    if state.files or state.diff:
+        yield f"  {state.message}"
     for check in state.refused:
-        yield f"Not yet: {check.what}. {check.remedy or ''}".rstrip()
+        yield _not_yet(check.what, check.remedy)
+
+
+def _not_yet(what: str, remedy: str | None) -> str:
+    return f"Not yet: {what.rstrip('.')}. {remedy or ''}".rstrip()
 
 
 def _size(count: int) -> str:

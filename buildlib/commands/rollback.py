@@ -32,5 +32,6 @@ class RollbackCommand(ProjectCommand):
                 if done["sha256"]:
                     observe_files(session.workspace, subject.device.name, {done["active"]: done["sha256"]})
                 print(f"{name}: {done['active']} is {done['sha256'][:12]} again, from {done['backup']}")
-            print(f"{name}: the next build installs the newest artifact again, unless models.yaml says otherwise")
+            stays = f"devices.{subject.device.name}.install: false"
+            print(f"{name}: the next build installs the newest artifact again; set {stays} to stay with this one")
         return 0

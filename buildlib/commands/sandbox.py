@@ -54,6 +54,6 @@ def practice_targets(session: Session) -> list[Target]:
     if not found:
         raise errors.UsageError(
             "models.yaml has no sandbox target",
-            remedy="add one under targets: { sandbox: true, repository: .build/sandbox/IQModels }",
+            remedy="add under `targets:` a line `sandbox: { repository: .build/sandbox/IQModels, sandbox: true }`",
         )
     return found

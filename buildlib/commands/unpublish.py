@@ -35,11 +35,15 @@ class UnpublishCommand(ProjectCommand):
         target, model = target_and_model(session, name)
         console = Console()
         settings = resolved(session.workspace, target_of(session.subject(name)))
-        done = target.unpublish(model, f"Put back the former {model.display_name}", console, session.cancel)
+        done = target.unpublish(model, f"Take back {model.display_name}", console, session.cancel)
         if not done.changed:
             print(f"{name}: nothing to put back")
             return
-        print(f"{name}: the former artifact is published again{f' in {done.commit[:12]}' if done.commit else ''}")
+        where = f" in {done.commit[:12]}" if done.commit else ""
+        if not done.entries:
+            print(f"{name}: its files and its bundle are taken out{where}; nothing stood there before")
+            return
+        print(f"{name}: the former artifact is published again{where}")
         incoming = session.workspace.state / "incoming"
         incoming.mkdir(parents=True, exist_ok=True)
         surroundings = SourceContext(
@@ -55,6 +59,13 @@ class UnpublishCommand(ProjectCommand):
                 if entry.url is None:
                     continue
                 into = incoming / f"confirm-{entry.sha256[:16]}"
-                found = redownload(entry, done.former, into, surroundings, timeout=settings.confirm_timeout)
+                try:
+                    found = redownload(entry, done.former, into, surroundings, timeout=settings.confirm_timeout)
+                except errors.Cancelled:
+                    raise
+                except errors.BuildError as error:
+                    shows = f"see later that its URL shows {entry.sha256[:12]}"
+                    error.remedy = f"{name} is taken back all the same: {shows}"
+                    raise
                 found.path.unlink(missing_ok=True)
                 print(f"{name}: {entry.file_name} downloads as {found.sha256[:12]}")

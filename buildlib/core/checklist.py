@@ -95,10 +95,15 @@ def _drive(text: str, attestation: Attestation | None, reason: str | None) -> tu
 
 
 def _confirmed(judged: Mapping[str, Judgement], after: Attestation | None) -> tuple[str, bool, str]:
-    text, done, evidence = _stage(judged, "confirm", "redownloaded and validated one more time", _where)
-    if done and after is not None:
-        evidence += f"; seen on the road by {after.by}"
-    return text, done, evidence
+    text, confirmed, evidence = _stage(judged, "confirm", "redownloaded and validated one more time", _where)
+    receipt = judged["confirm"].receipt
+    if not confirmed or receipt is None:
+        return text, False, evidence
+    if after is not None:
+        return text, True, f"{evidence}; seen on the road by {after.by}"
+    if "device" in receipt.result.get("on_device", {}):
+        return text, True, evidence
+    return text, False, f"{evidence}: validate it on a device, then doit attest {receipt.model} --published"
 
 
 def _where(result: dict[str, Any]) -> str:

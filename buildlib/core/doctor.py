@@ -11,6 +11,7 @@ import msgspec
 
 from buildlib.core.catalog import Device, Profile
 from buildlib.core.confirmation import endangered
+from buildlib.core.wording import counted
 
 COMPILE_SPACE = 600_000_000
 """Bytes that a model of unknown size needs on a device: its ONNX, what is made of it, installed, and a backup."""
@@ -100,11 +101,37 @@ def examine(
     for problem in answer.get("problems", ()):
         yield Line("BAD", f"{problem['what']} ({problem.get('where', '')})", problem.get("remedy"))
     yield Line("ok", toolchain_text)
+    yield Line("ok", f"compile script {_script(device, answer.get('identity') or {})}")
     yield from _flags(device, profile, answer.get("flags"))
     yield from _directories(device, health, need)
     yield from _state(device, health, now)
     yield from _selector(device, health, answer.get("files", {}))
+    yield Line("note", _ours(device, health, answer.get("files", {})))
     yield from _leftovers(health)
+
+
+def _script(device: Device, identity: Mapping[str, Any]) -> str:
+    """Which script compiles there: ours, which is sent along, or the device's own."""
+    if device.compile_script == "builtin":
+        return "builtin"
+    digest = identity.get("script")
+    return f"{device.compile_script} {digest[:8]}" if isinstance(digest, str) else device.compile_script
+
+
+def _ours(device: Device, health: Mapping[str, Any], files: Mapping[str, Any]) -> str:
+    """What of ours is there: files of declared models, jobs, backups."""
+    there = [path for path, entry in files.items() if entry]
+    made = [path for path in there if path.endswith(".recompiled.pkl")]
+    installed = [path for path in there if path.startswith(f"{device.paths.models}/") and path not in made]
+    sent = [path for path in there if path.endswith("_source.onnx")]
+    ended = [job for job in health["jobs"] if job["state"] != "running"]
+    counts = [
+        counted(len(sent), "source"),
+        f"{len(made)} compiled and {len(installed)} installed",
+        counted(len(ended), "ended job"),
+        counted(health.get("backups", 0), "backup"),
+    ]
+    return f"of ours there: {', '.join(counts)}"
 
 
 def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | None) -> Iterator[Line]:
@@ -154,6 +181,8 @@ def _state(device: Device, health: Mapping[str, Any], now: float) -> Iterator[Li
     skew = abs(health["clock"] - now)
     if skew > CLOCK_SKEW:
         yield Line("note", f"its clock is {skew:.0f} s off; nothing here depends on it")
+    else:
+        yield Line("ok", "its clock agrees")
     if health.get("power_saving") is not None:
         state = "on" if health["power_saving"] else "off"
         yield Line("ok", f"power saving is {state}, and off during compiles")

@@ -164,4 +164,4 @@ def age_in_words(seconds: float) -> str:
         if seconds >= size:
             count = int(seconds // size)
             return f"{count} {unit}{'s' if count != 1 else ''}"
-    return f"{int(seconds)} seconds"
+    return f"{int(seconds)} second{'s' if int(seconds) != 1 else ''}"

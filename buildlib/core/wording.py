@@ -16,6 +16,11 @@ _ARGUMENTS = {
 }
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 backup`, `2 backups`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def short(value: object) -> str:
     """A value for the eye: short digests, 1344x760 for sizes, `unset` for absence, what moves in a manifest's entry."""
     if value is None:
@@ -48,6 +53,8 @@ def subject_of(difference: Difference) -> str:
         return "ONNX" if role in ("", "supercombo") else f"ONNX {role}"
     if area == "script":
         return "compile script"
+    if area == "artifacts" and rest:
+        return rest
     if area == "entries":
         return "published entry"
     return difference.path.replace(".", " ")

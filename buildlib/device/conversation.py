@@ -136,14 +136,14 @@ def silence_of(device: str, status: int, stderr: bytes, python: str) -> errors.B
     """Why a command ended without the agent's last line."""
     text = stderr.decode("utf-8", "replace").strip()
     last = one_line(text.splitlines()[-1]) if text else None
-    if last and last.startswith("sudo:"):
+    if last and last.startswith("sudo:") and not last.endswith("command not found"):
         return errors.DeviceError(
             "sudo does not run commands without a password",
             where=device,
             got=last,
             remedy="allow the user `sudo -n` on the device, or set sudo: false for it in models.yaml",
         )
-    if status in (126, 127):
+    if status in (126, 127) or (last and last.startswith("sudo:")):
         return errors.DeviceError(
             "python cannot be run on the device",
             where=device,

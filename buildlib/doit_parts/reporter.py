@@ -84,7 +84,8 @@ class LinesReporter:
             return "Stopped on request. What was finished stays finished."
         if self.failures or self.errors:
             failed = len(self.failures) + len(self.errors)
-            rest = sorted({name.partition(":")[2] for name in self.blocked if ":" in name} - self.built)
+            own = {name.partition(":")[2] for name, _ in self.failures}
+            rest = sorted({name.partition(":")[2] for name in self.blocked if ":" in name} - own)
             waiting = f" Not done for that reason: {', '.join(rest)}." if rest else ""
             return f"{_count(failed, 'step')} failed.{waiting}"
         if self.built:

@@ -66,24 +66,26 @@ def _heard_before(services: Services, catalog: Catalog, device: Device, heard: H
     return heard.answer
 
 
-def record(services: Services, device: Device, answer: dict[str, Any]) -> Observation:
-    """Keeps an answer as the device's observation; a toolchain that is new here is worth a line."""
+def record(services: Services, device: Device, answer: dict[str, Any], *, told: bool = True) -> Observation:
+    """Keeps an answer as the device's observation; a toolchain that is new here is worth a line, if `told`."""
     before = read_observation(services.workspace, device.name)
     observation = _answered(device, answer)
-    if before is None or observation.identity != before.identity:
+    if told and (before is None or observation.identity != before.identity):
         services.events.step(device.name, "preflight", toolchain_text(observation))
     write_observation(services.workspace, observation)
     return observation
 
 
 def ask(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
-    """The probe itself, in one round trip."""
+    """The probe itself, in one round trip; two where SConscript was copied. Only a parked device gets it."""
     link = services.link(device)
     if toolchain.is_local(device):
         ensure_layout(services, device)
     asked = request(services, catalog, device)
     answer = link.call("probe", **asked)
-    if device.sync_sconscript and sync_sconscript(services, device, answer["files"][sconscript_path(device)]):
+    parked = answer["health"]["onroad"] == "0" and not answer["health"]["model_processes"]
+    there = answer["files"][sconscript_path(device)]
+    if device.sync_sconscript and parked and sync_sconscript(services, device, there):
         answer = link.call("probe", **asked)
     return answer
 

@@ -33,7 +33,7 @@ def run(context: StepContext) -> Outcome:
     request = make_request(context.workspace, context.subject, context.services.options)
     target = open_target(context.workspace, settings, events=context.events, cancel=context.services.cancel)
     published = target.publish(request, context.events, context.services.cancel)
-    earlier = FileWorld(context.workspace).latest(context.subject, "publish")
+    earlier = last_publication(context.workspace, context.subject)
     former = published.former or (earlier.result.get("former", ()) if earlier and not published.changed else ())
     commit = f" in {published.commit[:12]}" if published.commit else ""
     return Outcome(
@@ -96,7 +96,7 @@ def make_request(workspace: Workspace, subject: Subject, options: RunOptions) ->
     compiled = judged["compile"].receipt
     if compiled is None:
         raise errors.BuildError(f"{subject.model.name} is not compiled", remedy=f"doit {subject.model.name}")
-    last = world.latest(subject, "publish")
+    last = last_publication(workspace, subject)
     settings = resolved(workspace, target_of(subject))
     receipts = [one.receipt for one in judged.values() if one.receipt is not None]
     return Request(
@@ -110,6 +110,20 @@ def make_request(workspace: Workspace, subject: Subject, options: RunOptions) ->
         supersede=options.supersede,
         new_bundle={} if options.new_bundle else None,
     )
+
+
+def last_publication(workspace: Workspace, subject: Subject) -> Receipt | None:
+    """What was published last of a model at its target's place, from whichever device it came."""
+    settings = target_of(subject)
+    place = (settings.repository, settings.branch)
+    names = (subject.model.name, subject.model.was)
+    there = [
+        receipt
+        for receipt in workspace.receipts.of("publish")
+        if receipt.model in names
+        and (receipt.parts["target"]["repository"], receipt.parts["target"]["branch"]) == place
+    ]
+    return max(there, key=lambda receipt: receipt.finished, default=None)
 
 
 def artifacts(workspace: Workspace, model: catalog.Model, compiled: Receipt) -> tuple[Artifact, ...]:

@@ -89,7 +89,7 @@ def _open_one(workspace: Workspace, settings: catalog.Target) -> Target:
         from buildlib.targets.hugging_face import HuggingFace
 
         return HuggingFace(settings, workspace.state / "targets" / settings.name)
-    if settings.sandbox and not root.exists():
+    if settings.sandbox and settings.kind == "git" and not root.exists():
         raise errors.TargetError("there is no sandbox yet", where=settings.repository, remedy="doit sandbox")
     if settings.kind == "git":
         from buildlib.targets.git_repository import GitRepository

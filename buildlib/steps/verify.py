@@ -101,7 +101,8 @@ def refused(name: str, verdict: Verdict) -> errors.VerdictRefused:
     """The error of a refused artifact: the worst finding leads, all are told."""
     first = verdict.refusals[0]
     others = len(verdict.refusals) - 1
-    more = f" (and {others} more: {', '.join(finding.code for finding in verdict.refusals[1:])})" if others else ""
+    codes = dict.fromkeys(finding.code for finding in verdict.refusals[1:])
+    more = f" (and {others} more: {', '.join(codes)})" if others else ""
     return errors.VerdictRefused(
         f"{first.what}{more}",
         where=name,

@@ -50,7 +50,7 @@ class ReceiptStore:
         """Records a success, drops the model's failed attempt and notes the key as the latest."""
         files.write(self.path(receipt.stage, receipt.key), _sealed(receipt))
         self.note_latest(receipt.model, receipt.stage, receipt.device, receipt.key)
-        self.attempt_path(receipt.stage, receipt.model).unlink(missing_ok=True)
+        self.drop_attempt(receipt.stage, receipt.model)
 
     def forget(self, stage: str, key: str) -> None:
         """Drops a receipt: the step is stale from now on."""
@@ -58,7 +58,11 @@ class ReceiptStore:
 
     def all(self) -> Iterator[Receipt]:
         """Every readable receipt."""
-        for path in sorted(self._receipts.glob("*/*.json")):
+        return self.of("*")
+
+    def of(self, stage: str) -> Iterator[Receipt]:
+        """Every readable receipt of a stage."""
+        for path in sorted(self._receipts.glob(f"{stage}/*.json")):
             receipt = self.get(path.parent.name, path.stem)
             if receipt is not None:
                 yield receipt
@@ -91,6 +95,10 @@ class ReceiptStore:
             return _attempt_decoder.decode(self.attempt_path(stage, model).read_bytes())
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
+
+    def drop_attempt(self, stage: str, model: str) -> None:
+        """What a failure left has been dealt with."""
+        self.attempt_path(stage, model).unlink(missing_ok=True)
 
     def put_attempt(self, attempt: Attempt) -> None:
         """Keeps a failure as evidence."""

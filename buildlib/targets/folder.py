@@ -262,18 +262,24 @@ class Folder:
     def _read(self, path: str) -> bytes | None:
         return self._manifest(path) if (self._root / path).is_file() else None
 
-    def _entries(self, model: Model) -> tuple[Entry, ...]:
-        found = {path: publication.entries_in(self._manifest(path), path, model) for path in self._settings.manifests}
+    def _entries(self, model: Model, *paths: str) -> tuple[Entry, ...]:
+        read = paths or self._settings.manifests
+        found = {path: publication.entries_in(self._manifest(path), path, model) for path in read}
         return publication.former_entries(found)
 
     def _check_conflict(self, request: Request, state: Path) -> None:
         wanted = {artifact.file_name: artifact.sha256 for artifact in request.artifacts}
-        for entry in () if request.supersede else self._entries(request.model):
+        said = (
+            ()
+            if request.supersede
+            else [(path, self._entries(request.model, path)) for path in self._settings.manifests]
+        )
+        for path, entry in ((path, entry) for path, entries in said for entry in entries):
             if conflict.is_conflict(request, entry, wanted):
                 raise conflict.refusal(
                     request,
                     entry,
-                    where=f"{self._root}:{entry.line}",
+                    where=f"{self._root / path}:{entry.line}",
                     got=f"{entry.sha256[:12]}, built {entry.build_time or 'at an unknown time'}",
                     unpublished=folder_journal.was_taken_back(state, request.model.name, entry),
                 )

@@ -79,7 +79,9 @@ class Carrier:
                 commit = self._commit(repository, proposal, subject)
                 _stop(cancel)
                 Journal(repository.state, subject).write(self._settling(proposal, commit))
-                told.step(subject, "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}")
+                told.step(
+                    subject.lstrip("+"), "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}"
+                )
                 try:
                     if proposal.plan is not None:
                         git_remote.push_lfs(git, settings, proposal.plan)
@@ -88,7 +90,9 @@ class Carrier:
                     )
                 except git_remote.Moved:
                     self.forget(repository, subject)
-                    told.step(subject, "publish", f"{settings.remote} moved on; starting anew on its new head")
+                    told.step(
+                        subject.lstrip("+"), "publish", f"{settings.remote} moved on; starting anew on its new head"
+                    )
                     continue
                 except git_remote.Refused:
                     self.forget(repository, subject)
@@ -109,7 +113,7 @@ class Carrier:
                 repository.common_dir / "supercombo-build.lock",
                 purpose,
                 wait=LOCK_WAIT,
-                on_wait=lambda holder: events.step(subject, "publish", f"waits for {holder}"),
+                on_wait=lambda holder: events.step(subject.lstrip("+"), "publish", f"waits for {holder}"),
             ),
             git_aftermath.survived(repository, self._settings),
         ):
@@ -127,7 +131,7 @@ class Carrier:
         if head != remote:
             git_preconditions.require(iter([git_aftermath.untouched(git, head, remote)]), where)
             settle(git, Journal(repository.state), Settling(branch=settings.branch, base=head, commit=remote))
-            events.step(subject, "publish", f"fast-forward to {remote[:10]}")
+            events.step(subject.lstrip("+"), "publish", f"fast-forward to {remote[:10]}")
         return remote, head
 
     def _commit(self, repository: Repository, proposal: Proposal, subject: str) -> str:

@@ -78,7 +78,9 @@ class Done:
     def last_words(self) -> str:
         """The lines of standard error that say why, on one line."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        telling = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "!"))] or lines
+        # What git adds to every push that fails says nothing beside a hook's own words.
+        said = [line for line in lines if not line.startswith(("error: failed to push some refs", "hint:"))] or lines
+        telling = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))] or said
         return "; ".join(telling[-3:])[:400]
 
 

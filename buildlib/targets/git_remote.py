@@ -55,12 +55,12 @@ def ancestry(git: Git, target: Target, head: str, remote: str) -> Check:
                 what=f"{target.remote}/{target.branch} was set back behind what it had",
                 remedy=f"agree with whoever did it, then git reset --keep {target.remote}/{target.branch}",
             )
-        count = git.text("rev-list", "--count", f"{remote}..{head}")
+        count = int(git.text("rev-list", "--count", f"{remote}..{head}"))
         return Check(
             name="level",
             ok=False,
-            what=f"{count} commit(s) of yours are not pushed yet",
-            remedy=f"push them (git push {target.remote} {target.branch}) or move them to another branch",
+            what=f"{count} commits of yours are not pushed yet" if count > 1 else "a commit of yours is not pushed yet",
+            remedy=f"push (git push {target.remote} {target.branch}) or move to another branch",
         )
     return Check(
         name="level",

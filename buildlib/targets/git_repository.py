@@ -78,7 +78,7 @@ class GitRepository:
         relation = "not compared with its remote"
         if all(check.ok for check in checks):
             relation, check = git_remote.ask(git, settings, head)
-            checks += [check, git_preconditions.push_check(git, settings, head)]
+            checks += [check, *([git_preconditions.push_check(git, settings, head)] if check.ok else [])]
         plan: Plan | None = None
         try:
             plan = git_plan.make_plan(git, settings, request, head, Known(repository).read())

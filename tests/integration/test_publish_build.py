@@ -89,8 +89,9 @@ def test_publishing_again_does_nothing(published: Project) -> None:
 
 def test_the_report_counts_what_was_done_and_says_what_a_person_still_has_to_do(published: Project) -> None:
     points = {p["number"]: p for p in json.loads(published.doit("report", "--json", "nopp").ok().out)["nopp"]}
-    assert [number for number, point in points.items() if not point["done"]] == [1, 8, 9]
+    assert [number for number, point in points.items() if not point["done"]] == [1, 8, 9, 15]
     assert "attestation" in points[8]["evidence"]
+    assert "by its URL, on no device: validate it" in points[15]["evidence"]
 
 
 def test_an_entry_edited_by_hand_is_stale_again(published: Project) -> None:

@@ -174,7 +174,9 @@ class Device(Raw):
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     user: Annotated[str | None, _text(words.user), Meta(description="The guide's is iq.")] = None
     identity: Annotated[LocalPath | None, Meta(description="Private key file.")] = None
-    known_hosts: Annotated[LocalPath | None, Meta(description="Default: ~/.ssh/known_hosts.")] = None
+    known_hosts: Annotated[
+        LocalPath | None, Meta(description="Instead of known_hosts beside models.yaml; ~/.ssh/known_hosts counts too.")
+    ] = None
     proxy_jump: Annotated[str | None, _text(words.jump), Meta(description="[user@]host[:port], by commas.")] = None
     agent: Annotated[bool, Meta(description="Ask the ssh agent for keys.")] = False
     sudo: Annotated[bool | None, Meta(description="Compile and install as root. Default: over ssh.")] = None

@@ -99,7 +99,7 @@ def mend(places: Places) -> set[str]:
     return living
 
 
-def require_unused(places: Places, path: str) -> None:
+def require_unused(places: Places, path: str, asking: str) -> None:
     """Raises Refusal(busy) while a job reads the file at a device path: other bytes there would cost it its result."""
     for job in every(places):
         about = job.about()
@@ -109,7 +109,7 @@ def require_unused(places: Places, path: str) -> None:
                 "another job works on this device, with another file in this place",
                 where=path,
                 got=locks.describe(about),
-                remedy="wait for it, or end it with doit from its own checkout",
+                remedy=locks.remedy(about, asking),
             )
 
 

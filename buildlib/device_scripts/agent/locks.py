@@ -55,7 +55,7 @@ def acquire(places: Places, owner: str, purpose: str, wait: float = 0.0) -> int:
                 "busy",
                 "another job works on this device",
                 got=describe(holder),
-                remedy="wait for it, or end it with doit from its own checkout",
+                remedy=remedy(holder, owner),
             )
         if now - told >= 1.0:
             told = now
@@ -77,6 +77,16 @@ def holder(places: Places) -> dict[str, Any] | None:
         return None if try_flock(handle, fcntl.LOCK_SH) else _owner(handle)
     finally:
         os.close(handle)
+
+
+def remedy(holder: dict[str, Any], asking: str) -> str:
+    """How the one who asks gets on: its own earlier job may compile what is not declared any more."""
+    if holder.get("owner") == asking:
+        return (
+            "it is this checkout's own, from before models.yaml or a source changed: wait, or undo the change, "
+            "let doit take the job up, and end it with Ctrl-C"
+        )
+    return "wait for it, or end it with doit from its own checkout"
 
 
 def describe(owner: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import time
 from . import jobs, journal, locks, power, selector
 from .guard import onroad_state
 from .heard import heard
+from .install import backups
 from .main import Request
 from .places import free_bytes, make_dirs, read_text
 from .processes import boot_id, model_processes
@@ -71,6 +72,7 @@ def _health(request: Request, mended: dict[str, Any]) -> dict[str, Any]:
         "directories": _directories(request),
         "model_processes": [f"pid {found.pid}: {' '.join(found.argv)[:120]}" for found in model_processes(places)],
         "jobs": jobs.listing(places),
+        "backups": len(backups(places)),
         "lock": locks.holder(places),
         "journals": [{name: entry[name] for name in ("id", "what", "job")} for entry in journal.everything(places)],
         "undone": mended["undone"],

@@ -85,7 +85,7 @@ def do_receive_begin(request: Request) -> dict[str, Any]:
         if digest == part.sha256:
             return {"have": True, "ranges": []}
     require_offroad(request.places)
-    require_unused(request.places, part.device_path)
+    require_unused(request.places, part.device_path, request.owner)
     make_dirs(part.folder)
     ranges = part.ranges()
     there = sum(entry["done"] - entry["start"] for entry in ranges)
@@ -202,7 +202,7 @@ def _finish(request: Request, part: Part, digest: str | None) -> None:
             remedy="the source may change while it is sent; else check the device's disk",
         )
     require_offroad(request.places)
-    require_unused(request.places, part.device_path)
+    require_unused(request.places, part.device_path, request.owner)
     mode = int(request.args.get("mode", 0o644))
     os.chmod(part.part, mode)
     own_like_folder(part.part)

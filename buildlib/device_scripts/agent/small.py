@@ -26,7 +26,7 @@ def do_receive_small(request: Request) -> dict[str, Any]:
     require_offroad(request.places)
     whole = [_checked(request, file) for file in request.args["files"]]
     for path, real, content in whole:
-        require_unused(request.places, path)
+        require_unused(request.places, path, request.owner)
         make_dirs(os.path.dirname(real))
         require_space(os.path.dirname(real), len(content))
     with contextlib.ExitStack() as stack:

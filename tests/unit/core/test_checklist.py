@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation
 from buildlib.core.checklist import checklist
 from buildlib.core.freshness import judge_model
@@ -48,3 +50,21 @@ def test_a_stale_step_opens_its_points_again() -> None:
     points = checklist(judged, {NAME: ARTIFACT}, [drive()], runtime="r", flags_differ=[])
     assert not points[2].done
     assert "frame skip: 4 -> 2" in points[2].evidence
+
+
+def test_a_download_that_no_device_has_validated_leaves_the_last_point_open_and_says_how_to_close_it() -> None:
+    world = DictWorld()
+    build(make_subject(), world)
+    judged = dict(judge_model(make_subject(), world))
+    confirmed = judged["confirm"].receipt
+    assert confirmed is not None
+    for on_device, drives, done in (
+        ({"skipped": "desk has no model selector"}, [], False),
+        ({"skipped": "desk has no model selector"}, [drive(True)], True),
+        ({"device": "desk", "verdicts": {}}, [], True),
+    ):
+        receipt = msgspec.structs.replace(confirmed, result={**confirmed.result, "on_device": on_device})
+        judged["confirm"] = msgspec.structs.replace(judged["confirm"], receipt=receipt)
+        last = checklist(judged, {NAME: ARTIFACT}, drives, runtime="r", flags_differ=[])[14]
+        assert last.done == done
+        assert done or last.evidence.endswith("validate it on a device, then doit attest nopp --published")

@@ -65,6 +65,30 @@ def test_a_skewed_clock_is_worth_a_note_and_no_more() -> None:
     assert not [line for line in lines if line.level == "BAD"]
 
 
+def told(device: Device, **changes: Any) -> list[str]:
+    return [line.text for line in examine(device, QCOM, {**answer(), **changes}, now=1000.0, toolchain_text="")]
+
+
+def test_the_screen_names_compile_script_clock_and_what_of_ours_is_there() -> None:
+    lines = told(DESK)
+    assert "compile script builtin" in lines
+    assert "its clock agrees" in lines
+    assert "of ours there: 0 sources, 0 compiled and 0 installed, 0 ended jobs, 0 backups" in lines
+    own = Device(name="desk", host="desk.lan", compile_script="/data/openpilot/compile.py")
+    files = {
+        "/data/media/0/driving_supercombo_nopp_source.onnx": {"sha256": "0"},
+        "/data/media/0/models/driving_supercombo_nopp.recompiled.pkl": {"sha256": "1"},
+        "/data/media/0/models/driving_supercombo_nopp.pkl": {"sha256": "1"},
+        "/data/media/0/models/driving_supercombo_drl3.pkl": None,
+        "/data/openpilot/iqpilot/selfdrive/iqmodeld/SConscript": {"sha256": "2"},
+    }
+    jobs = [{"state": "ok"}, {"state": "running", "subject": "compile nopp", "owner": "ann@mac"}]
+    health = {**answer()["health"], "jobs": jobs, "backups": 2}
+    lines = told(own, files=files, health=health, identity={"script": "77ab" * 16})
+    assert "compile script /data/openpilot/compile.py 77ab77ab" in lines
+    assert "of ours there: 1 source, 1 compiled and 1 installed, 1 ended job, 2 backups" in lines
+
+
 def test_a_flag_missing_in_one_of_two_functions_is_named_with_its_function() -> None:
     flags = {"_flags": WORDS, "_fused_flags": WORDS[:-1]}
     assert flag_differences(flags, QCOM) == ["_fused_flags lacks OPENPILOT_HACKS=1"]

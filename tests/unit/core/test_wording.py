@@ -23,6 +23,7 @@ from tests.unit.core.worlds import make_subject
         ("onnx.vision", "ONNX vision"),
         ("script", "compile script"),
         ("entries", "published entry"),
+        ("artifacts.driving_supercombo_nopp.pkl", "driving_supercombo_nopp.pkl"),
     ],
 )
 def test_a_difference_is_called_what_people_call_it(path: str, words: str) -> None:

@@ -131,6 +131,7 @@ def test_the_agents_errors_are_the_builds_own(kind: str, error: type[errors.Buil
     [
         (1, b"sudo: a password is required\n", errors.DeviceError, "sudo"),
         (127, b"sh: python: not found\n", errors.DeviceError, "paths.venv"),
+        (1, b"sudo: /venv/bin/python: command not found\n", errors.DeviceError, "paths.venv"),
         (137, b"", errors.ConnectionLost, "137"),
         (1, b'  File "<string>"\nSyntaxError: invalid syntax\n', errors.DeviceError, "SyntaxError"),
     ],

@@ -1,0 +1,89 @@
+"""What `doit doctor` and refusals say of a device behind SSH, to people and to programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.devices.layout import FLAGS, write_sconscript
+from tests.devices.server import SSHD_MARKS
+from tests.support.benches import until
+from tests.support.projects import variant
+from tests.support.ssh_projects import SshProject, ssh_project
+
+pytestmark = SSHD_MARKS
+SCONSCRIPT = "data/openpilot/iqpilot/selfdrive/iqmodeld/SConscript"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, sample_artifact: Path, sample_onnx: Path) -> Iterator[SshProject]:
+    with ssh_project(tmp_path, sample_artifact, sample_onnx) as project:
+        yield project
+
+
+def test_programs_get_json_alone_also_when_the_device_is_new_or_gets_a_file(desk: SshProject) -> None:
+    mine = write_sconscript(desk.root / "mine", plain=FLAGS, fused=FLAGS[:-1])
+    desk.set(sync_sconscript=str(mine.relative_to(desk.root)))
+    run = desk.doit("doctor", "desk", "--json").ok()
+    assert {line["level"] for line in json.loads(run.out)["desk"]} <= {"ok", "note"}
+    assert "SConscript copied from mine/" in run.err
+
+
+def test_a_person_reads_each_thing_once(desk: SshProject) -> None:
+    out = desk.doit("doctor", "desk").ok().out
+    assert out.startswith("desk\n  ok    reached")
+    assert out.count("tinygrad") == 1
+    assert "of ours there: 0 sources, 0 compiled and 0 installed, 0 ended jobs, 0 backups\n" in out
+    desk.doit().ok()
+    out = desk.doit("doctor", "desk").ok().out
+    assert "of ours there: 1 source, 1 compiled and 1 installed, 1 ended job, 0 backups\n" in out
+
+
+def test_a_car_that_drives_is_looked_at_and_keeps_its_sconscript(desk: SshProject) -> None:
+    mine = write_sconscript(desk.root / "mine", plain=FLAGS, fused=FLAGS)
+    mine.write_text(mine.read_text() + "# newer\n")
+    desk.doit("doctor", "desk").ok()  # makes the directories of guide section 4
+    theirs = desk.there(SCONSCRIPT).read_bytes()
+    desk.set(sync_sconscript=str(mine.relative_to(desk.root)))
+    desk.comma.set_param("IsOnroad", "1")
+    run = desk.doit("doctor", "desk")
+    assert run.status == 1
+    assert run.out.count("BAD") == 1
+    assert "  BAD   onroad: nothing on it is changed\n        try: park the car\n" in run.out
+    assert "directories writable" in run.out
+    assert "GB free" in run.out
+    assert desk.there(SCONSCRIPT).read_bytes() == theirs
+    desk.comma.set_param("IsOnroad", "0")
+    assert "SConscript copied from mine/" in desk.doit("doctor", "desk").ok().out
+    assert desk.there(SCONSCRIPT).read_bytes() == mine.read_bytes()
+
+
+def test_a_python_that_is_not_there_is_not_called_a_password(desk: SshProject) -> None:
+    desk.there("usr/local/venv/bin/python").unlink()
+    run = desk.doit("doctor", "desk")
+    assert run.status == 1
+    assert "python cannot be run on the device: expected " in run.out
+    assert "check paths.venv or paths.python" in run.out
+
+
+def test_a_checkouts_own_job_from_before_a_change_is_not_called_a_strangers(desk: SshProject) -> None:
+    desk.wish("sleep", "one", "600")
+    first = desk.start()
+    until(lambda: desk.calls())
+    first.kill()
+    first.communicate()
+    for change in ("a flag", "the source"):
+        if change == "a flag":
+            desk.models["one"]["flags"] = {"NOLOCALS": 1}
+            desk.declare()
+        else:
+            path = desk.root / "one.onnx"
+            path.write_bytes(variant(path.read_bytes(), 7))
+        run = desk.doit()
+        assert run.status == 1
+        assert (
+            "  try   it is this checkout's own, from before models.yaml or a source changed: wait, or undo" in run.out
+        )
