@@ -8,12 +8,14 @@ from typing import Any
 
 from buildlib import errors
 from buildlib.core.diagnoses.diagnosis import diagnose
+from buildlib.core.remote import recompiled_path
 from buildlib.device.link import DeviceLink
 from buildlib.plain_text import one_line
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import Piece, end_job, job_request, pieces
 from buildlib.steps.compile_log import Log
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.left_over import past_own_job
 from buildlib.steps.operators import require_operators
 from buildlib.steps.readiness import require_ready
 from buildlib.toolchain.c_compiler import check_tinygrad_version
@@ -36,7 +38,8 @@ def run(context: StepContext) -> Outcome:
         log = Log(context, piece.log)
         status = follow(context, link, piece, log)
         output = said_output(context, status)
-        made[piece.role] = {"path": piece.output, "size": output["size"], "sha256": output["sha256"]}
+        path = made_at(context, output, piece)
+        made[piece.role] = {"path": path, "size": output["size"], "sha256": output["sha256"]}
         warnings += log.warnings()
         seconds += output["seconds"]
     size = sum(entry["size"] for entry in made.values())
@@ -52,7 +55,12 @@ def follow(context: StepContext, link: DeviceLink, piece: Piece, log: Log) -> di
     """Starts the job of this key, or finds the one that an earlier build started, and follows it to its good end."""
     request = job_request(context, link, piece)
     try:
-        begun = link.call("job_start", key=piece.key, again=context.again, **request)
+        begun = past_own_job(
+            context,
+            link,
+            lambda: link.call("job_start", key=piece.key, again=context.again, **request),
+            wanted=[one.key for one in pieces(context)],
+        )
         log.begin(f"{piece.key[:32]}-{piece.role}-{begun['since']}")
         if not begun["started"] and begun["state"] == "running":
             context.events.step(context.model.name, context.stage, "takes up the compile that runs there already")
@@ -70,7 +78,7 @@ def follow(context: StepContext, link: DeviceLink, piece: Piece, log: Log) -> di
 
 
 def said_output(context: StepContext, status: dict[str, Any]) -> dict[str, Any]:
-    """{size, sha256, seconds} of a job that ended well: a receipt of what no file can have would stay for good."""
+    """path, size, sha256, seconds of a job that ended well: a receipt of what no file can have would stay for good."""
     output = status.get("output")
     said = {**(output if isinstance(output, dict) else {}), "seconds": status.get("elapsed")}
     good = (
@@ -90,6 +98,13 @@ def said_output(context: StepContext, status: dict[str, Any]) -> dict[str, Any]:
         )
     # The device's clock may have been set in the middle.
     return {**said, "seconds": max(said["seconds"], 0)}
+
+
+def made_at(context: StepContext, output: dict[str, Any], piece: Piece) -> str:
+    """Where the output lies: a job of this key may have been begun for a twin, whose artifact has another name."""
+    models = context.subject.catalog.models.values()
+    declared = {recompiled_path(context.device, name) for model in models for name in model.artifacts.values()}
+    return str(output["path"]) if output.get("path") in declared else piece.output
 
 
 def failure(context: StepContext, status: dict[str, Any], log: Log) -> errors.BuildError:

@@ -10,8 +10,6 @@ import pytest
 
 from tests.devices.layout import FLAGS, write_sconscript
 from tests.devices.server import SSHD_MARKS
-from tests.support.benches import until
-from tests.support.projects import variant
 from tests.support.ssh_projects import SshProject, ssh_project
 
 pytestmark = SSHD_MARKS
@@ -67,23 +65,3 @@ def test_a_python_that_is_not_there_is_not_called_a_password(desk: SshProject) -
     assert run.status == 1
     assert "python cannot be run on the device: expected " in run.out
     assert "check paths.venv or paths.python" in run.out
-
-
-def test_a_checkouts_own_job_from_before_a_change_is_not_called_a_strangers(desk: SshProject) -> None:
-    desk.wish("sleep", "one", "600")
-    first = desk.start()
-    until(lambda: desk.calls())
-    first.kill()
-    first.communicate()
-    for change in ("a flag", "the source"):
-        if change == "a flag":
-            desk.models["one"]["flags"] = {"NOLOCALS": 1}
-            desk.declare()
-        else:
-            path = desk.root / "one.onnx"
-            path.write_bytes(variant(path.read_bytes(), 7))
-        run = desk.doit()
-        assert run.status == 1
-        assert (
-            "  try   it is this checkout's own, from before models.yaml or a source changed: wait, or undo" in run.out
-        )
