@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LOOK = 0.02  # at known processes: while an artifact is read, its file is open
 LONGEST_STOP = 8.0
 HURRIED_STOP = 2.0
+ENOUGH_OF_ANOTHER = 5.0
+"""Seconds of a run with another model: time for its signs to be seen, as the verdict stands."""
 
 
 class Stopped(Exception):
@@ -55,11 +57,13 @@ def run(options: argparse.Namespace) -> Watch:
 
 
 def long_enough(seen: Watch, options: argparse.Namespace) -> bool:
-    """True when the run has shown what it can: the model lived its time, or died, or never took the artifact."""
+    """True when the run has shown what it can: it lived its time, died, never took the artifact, or took another."""
     since = seen.working()
     if since is None and seen.now() > float(options.start_limit):
         return True
     if since is not None and seen.now() - since >= float(options.seconds):
+        return True
+    if seen.other_since is not None and seen.now() - seen.other_since >= ENOUGH_OF_ANOTHER:
         return True
     holders = [model for model in seen.models() if model.holds]
     # A dead model is not waited for; the harness may have words to say about it.

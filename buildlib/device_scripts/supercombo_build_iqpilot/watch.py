@@ -57,6 +57,8 @@ class Watch:
         self.writers: dict[str, int] = {}
         self.harness: dict[str, Any] = {"path": options.harness, "sha256": sha256_of(options.harness)}
         self.harness_pid = 0
+        self.other_since: float | None = None
+        """Since when it is known that another model ran: nothing that comes later makes such a run good."""
 
     def now(self) -> float:
         return round(time.monotonic() - self.began, 3)
@@ -150,6 +152,8 @@ class Watch:
             shown = os.path.basename(path) if here else path
             if shown not in model.others:
                 model.others.append(shown)
+            if self.other_since is None:
+                self.other_since = self.now()
 
     def look_at_parameters(self) -> None:
         names, digests = active_files(os.path.join(self.options.params, "ModelManager_ActiveBundle"))
