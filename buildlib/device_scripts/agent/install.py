@@ -27,7 +27,7 @@ def model_name(name: str) -> str:
 
 
 def _index_file(places: Places) -> str:
-    return os.path.join(places.state_dir("backups"), "index.json")
+    return os.path.join(places.state, "backups", "index.json")
 
 
 def backups(places: Places, name: str | None = None) -> list[dict[str, Any]]:
@@ -38,6 +38,7 @@ def backups(places: Places, name: str | None = None) -> list[dict[str, Any]]:
 
 
 def _write_backups(places: Places, entries: list[dict[str, Any]]) -> None:
+    places.state_dir("backups")
     write_json(_index_file(places), entries)
 
 

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def _folder(places: Places) -> str:
-    return places.state_dir("journal")
-
-
 def _path(places: Places, name: str) -> str:
-    return os.path.join(_folder(places), os.path.basename(name) + ".json")
+    return os.path.join(places.state, "journal", os.path.basename(name) + ".json")
 
 
 def begin(places: Places, what: str, *, job: str | None = None, hold: float | None = None) -> dict[str, Any]:
@@ -38,6 +34,7 @@ def begin(places: Places, what: str, *, job: str | None = None, hold: float | No
         "until": None if hold is None else time.monotonic() + hold,
         "steps": [],
     }
+    places.state_dir("journal")
     write_json(_path(places, entry["id"]), entry)
     return entry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def test_not_a_byte_is_changed(onroad: Bench, tmp_path: Path):
     for name, look in LOOKS.items():
         look(onroad)
         assert everything(onroad.root) == before, name
+
+
+@pytest.mark.parametrize("bench", ["local"], indirect=True)
+@pytest.mark.parametrize("parameter", ["1", None])
+def test_looking_at_a_device_that_was_never_built_on_leaves_nothing_there(bench: Bench, parameter: str | None):
+    """Reading made folders for what it read: on a stock tree's stand-in device even at the root of this machine."""
+    shutil.rmtree(bench.root / bench.device.paths.state.lstrip("/"))
+    bench.param("IsOnroad", parameter)
+    before = everything(bench.root)
+    for name, look in LOOKS.items():
+        look(bench)
+        assert everything(bench.root) == before, name
 
 
 @pytest.mark.parametrize("bench", ["local"], indirect=True)
