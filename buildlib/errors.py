@@ -55,13 +55,13 @@ class BuildError(Exception):
 
     def headline(self) -> str:
         """The failure in one line: `where: what: expected X, got Y`."""
-        parts = [self.where] if self.where else []
+        where, expected, got = (_in_one_line(part) for part in (self.where, self.expected, self.got))
+        parts = [where] if where else []
         parts.append(self.what)
-        if self.expected is not None:
-            got = f", got {self.got}" if self.got is not None else ""
-            parts.append(f"expected {self.expected}{got}")
-        elif self.got is not None:
-            parts.append(f"got {self.got}")
+        if expected is not None:
+            parts.append(f"expected {expected}, got {got}" if got is not None else f"expected {expected}")
+        elif got is not None:
+            parts.append(f"got {got}")
         return printable(": ".join(parts))
 
     def render(self) -> str:
@@ -78,6 +78,11 @@ class BuildError(Exception):
 
     def __str__(self) -> str:
         return self.render()
+
+
+def _in_one_line(text: str | None) -> str | None:
+    """Names come from outside: a line break in one would make a second line that looks like the build's own."""
+    return text if text is None or "\n" not in text else text.replace("\n", "\\n")
 
 
 class CatalogError(BuildError):

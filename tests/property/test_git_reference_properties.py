@@ -11,7 +11,7 @@ from buildlib.core.sources.git_reference import PROTOCOLS, check_reference
 from buildlib.errors import SourceError
 
 pieces = st.sampled_from(
-    ["ext::", "fd::", "-", "--upload-pack=", "https://", "ssh://", "file://", "git@", "@", ":", "/"]
+    ["ext::", "fd::", "-", "\n", "--upload-pack=", "https://", "ssh://", "file://", "git@", "@", ":", "/"]
 )
 texts = st.lists(st.one_of(pieces, st.text(max_size=4)), max_size=5).map("".join)
 

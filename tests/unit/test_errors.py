@@ -25,6 +25,11 @@ def test_lines_and_tabs_stay() -> None:
     assert printable("a\n\tb") == "a\n\tb"
 
 
+def test_the_headline_is_one_line_whatever_a_name_holds() -> None:
+    error = BuildError("refused", where="model a\nb", expected="one\nline", got="two\nlines")
+    assert error.headline() == r"model a\nb: refused: expected one\nline, got two\nlines"
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [

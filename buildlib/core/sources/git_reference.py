@@ -102,4 +102,5 @@ def _refused(where: str, got: str, expected: str) -> SourceError:
 
 def _hidden(repository: str) -> str:
     """The repository without what may be a secret, for messages: a login that is one word may be a token."""
-    return re.sub(r"(?<=://)[^/@]*@", "...@", repository)[:200]
+    shown = re.sub(r"(?<=://)[^/@]*@", "...@", repository)[:200]
+    return shown if shown.isprintable() else repr(shown)
