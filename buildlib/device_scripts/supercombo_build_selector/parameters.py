@@ -36,18 +36,23 @@ class Files:
             if text is None:
                 path.unlink(missing_ok=True)
                 return
-            temporary = path.with_name(f".tmp_{key}_{os.getpid()}")
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            try:
-                os.write(handle, text.encode())
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            self._replace(path.with_name(f".tmp_{key}_{os.getpid()}"), text.encode(), path)
+        finally:
+            os.close(lock)
+
+    def _replace(self, temporary: Path, value: bytes, path: Path) -> None:
+        """By rename, all of it or nothing: as the agent writes parameters, on a disk that fills up too."""
+        try:
+            with temporary.open("wb") as file:
+                file.write(value)
+                file.flush()
+                os.fsync(file.fileno())
             if os.geteuid() == 0:
                 os.chown(temporary, *self.owner)
             temporary.replace(path)
-        finally:
-            os.close(lock)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 class Params:
