@@ -8,7 +8,7 @@ import os
 from . import journal, locks
 from .guard import require_offroad
 from .main import Request
-from .places import Places, read_regular, sync_dir, unlink
+from .places import Places, own_like_folder, read_regular, sync_dir, unlink, write_flushed
 from .wire import Refusal
 
 TYPE_CHECKING = False
@@ -60,18 +60,9 @@ def write(places: Places, key: str, value: bytes | None) -> None:
 def _replace(places: Places, key: str, value: bytes, target: str) -> None:
     """By rename, all of it or nothing: a disk that fills up in the middle leaves the former value and no other file."""
     temporary = os.path.join(places.params, f".tmp_{key}_{os.getpid()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        try:
-            view = memoryview(value)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if os.geteuid() == 0:
-            status = os.stat(places.params)
-            os.chown(temporary, status.st_uid, status.st_gid)
+        write_flushed(temporary, value, 0o666)
+        own_like_folder(temporary)
         os.replace(temporary, target)
     except BaseException:
         unlink(temporary)

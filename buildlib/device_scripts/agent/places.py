@@ -104,21 +104,26 @@ def sync_dir(path: str) -> None:
 def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
     """Temporary name, flush, rename: a reader sees the old bytes or the new ones."""
     temporary = f"{path}.{os.getpid()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     try:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        write_flushed(temporary, data, mode)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
     sync_dir(os.path.dirname(path))
+
+
+def write_flushed(path: str, data: bytes, mode: int) -> None:
+    """A new file's bytes, all of them and on the disk. It follows no link; after an error a part may lie there."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_json(path: str, value: Any) -> None:

@@ -154,7 +154,7 @@ def hand_over(request: Request, entry: dict[str, Any]) -> None:
     for step in entry["steps"]:
         if step["undo"] == "aside":
             active = os.path.join(places.models, step["name"])
-            step["ours"] = request.hashes.file(active)[0] if os.path.isfile(active) else None
+            step["ours"] = look_at(request, active)[0]
         elif step["undo"] == "param" and step["key"] == ACTIVE:
             step["ours"] = bundle_name(read_text(os.path.join(places.params, ACTIVE)))
     journal.keep_open(places, entry, float(request.args["hand_over"]))

@@ -10,7 +10,7 @@ from . import ledger
 from .guard import require_offroad
 from .jobs import require_unused
 from .main import Request
-from .places import hidden, make_dirs, own_like_folder, require_space, sync_dir, unlink
+from .places import hidden, make_dirs, own_like_folder, require_space, sync_dir, unlink, write_flushed
 from .wire import Refusal
 
 TYPE_CHECKING = False
@@ -33,7 +33,9 @@ def do_receive_small(request: Request) -> dict[str, Any]:
         parts = {real: _part(real, content) for _, real, content in whole}
         for _, real, content in whole:
             stack.callback(unlink, parts[real])
-            _write(parts[real], content)
+            write_flushed(parts[real], content, 0o644)
+            os.chmod(parts[real], 0o644)
+            own_like_folder(parts[real])
         require_offroad(request.places)
         for real, part in parts.items():
             os.replace(part, real)
@@ -60,13 +62,3 @@ def _part(real: str, content: bytes) -> str:
     """Two that send the same at once do not share it."""
     folder, name = os.path.split(real)
     return os.path.join(folder, hidden(name, f"{hashlib.sha256(content).hexdigest()[:16]}.{os.getpid()}.part"))
-
-
-def _write(part: str, content: bytes) -> None:
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    with open(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(handle)
-    os.chmod(part, 0o644)
-    own_like_folder(part)
