@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import gc
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 from .artifact import compile_artifact, replay
-from .shared import NO_REPLAY, NOT_WRITTEN, Failure, beside, read_size, say, sync_directory
+from .shared import NOT_WRITTEN, Failure, beside, proven, read_size, say
 
 
 def main(arguments: list[str], script: str, about: str | None) -> int:
     """The exit status. script: the program, which is started anew for the replay; about: what its help says."""
     options = parse(arguments, about)
     part = beside(options.output)
-    scratch = (part, beside(part, ".outcomes"))
     if options.replay:
         replay(options, part)
         return 0
     if options.output.resolve() == options.onnx.resolve():
         raise Failure(NOT_WRITTEN, f"--output is the ONNX itself: {options.onnx}")
-    try:
-        # An older output must not be taken for the one that this run failed to make.
-        for path in (options.output, *scratch):
-            path.unlink(missing_ok=True)
-        part.open("wb").close()
-    except OSError as error:
-        raise Failure(NOT_WRITTEN, f"{options.output} cannot be written: {error.strerror}") from None
-    try:
-        compile_artifact(options, part)
-        gc.collect()
-        again = subprocess.run([sys.executable, str(Path(script).resolve()), *arguments, "--replay"], check=False)
-        if again.returncode:
-            return again.returncode if again.returncode > 0 else NO_REPLAY
-        part.replace(options.output)
-        sync_directory(options.output.parent)
-    finally:
-        for path in scratch:
-            path.unlink(missing_ok=True)
+    status = proven(script, arguments, [options.output], partial(compile_artifact, options, part))
+    if status:
+        return status
     say("replayed in a fresh process: outputs and queues equal bit by bit, warps as numpy's")
     say(f"Saved JITs to {options.output} ({options.output.stat().st_size / 1e6:.2f} MB)")
     return 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -70,6 +72,36 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def proven(script: str, arguments: list[str], outputs: list[Path], make: Callable[[], None]) -> int:
+    """Makes outputs that exist only once a fresh process has replayed them: 0, or the exit status of the replay.
+
+    make: writes each output beside its place, and what the replay compares, beside the last one. They take their
+    places in the order given.
+    """
+    last = beside(outputs[-1])
+    scratch = [*map(beside, outputs), beside(last, ".outcomes")]
+    try:
+        # An older output must not be taken for the one that this run failed to make.
+        for path in (*outputs, *scratch):
+            path.unlink(missing_ok=True)
+        last.open("wb").close()
+    except OSError as error:
+        raise Failure(NOT_WRITTEN, f"{outputs[-1]} cannot be written: {error.strerror}") from None
+    try:
+        make()
+        gc.collect()
+        again = subprocess.run([sys.executable, str(Path(script).resolve()), *arguments, "--replay"], check=False)
+        if again.returncode:
+            return again.returncode if again.returncode > 0 else NO_REPLAY
+        for path in outputs:
+            beside(path).replace(path)
+            sync_directory(path.parent)
+    finally:
+        for path in scratch:
+            path.unlink(missing_ok=True)
+    return 0
 
 
 def stop(number: int, _frame: Any) -> NoReturn:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import gc
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
-from .shared import NO_REPLAY, NOT_WRITTEN, Failure, beside, read_size, say, sync_directory
+from .shared import NOT_WRITTEN, Failure, beside, proven, read_size, say
 from .split_artifact import compile_all, replay
 from .split_inputs import ROLE_SETS, ROLES
 
@@ -20,30 +18,14 @@ def main(arguments: list[str], script: str, about: str | None) -> int:
     if options.replay:
         replay(options, part)
         return 0
+    # Metadata first: the artifact is what others wait for.
     outputs = [path for path in (options.metadata_output, options.output) if path]
-    scratch = [*map(beside, outputs), beside(part, ".outcomes")]
     sources = {path.resolve() for path in options.onnx.values()}
     if overwritten := [path for path in outputs if path.resolve() in sources]:
         raise Failure(NOT_WRITTEN, f"an output is an ONNX itself: {overwritten[0]}")
-    try:
-        # An older output must not be taken for the one that this run failed to make.
-        for path in (*outputs, *scratch):
-            path.unlink(missing_ok=True)
-        part.open("wb").close()
-    except OSError as error:
-        raise Failure(NOT_WRITTEN, f"{options.output} cannot be written: {error.strerror}") from None
-    try:
-        compile_all(options, part)
-        gc.collect()
-        again = subprocess.run([sys.executable, str(Path(script).resolve()), *arguments, "--replay"], check=False)
-        if again.returncode:
-            return again.returncode if again.returncode > 0 else NO_REPLAY
-        for path in outputs:  # metadata first: the artifact is what others wait for
-            beside(path).replace(path)
-            sync_directory(path.parent)
-    finally:
-        for path in scratch:
-            path.unlink(missing_ok=True)
+    status = proven(script, arguments, outputs, partial(compile_all, options, part))
+    if status:
+        return status
     say("replayed in a fresh process: outputs equal bit by bit")
     say(f"Saved JITs to {options.output} ({options.output.stat().st_size / 1e6:.2f} MB)")
     return 0
