@@ -46,13 +46,26 @@ def check_lead(url: str, target: str) -> None:
     """Raises SourceError where a server leads somewhere that is refused: out of its scheme, or into this machine."""
     try:
         here, there = urllib.parse.urlsplit(url), urllib.parse.urlsplit(urllib.parse.urljoin(url, target))
-        inward = _is_inside(there.hostname) and not _is_inside(here.hostname)
     except ValueError as error:
-        raise _led(url, target, f"redirected to what is no address ({error}), which is refused", "an address") from None
+        raise _no_address(url, target, error) from None
     if there.scheme != here.scheme:
         raise _led(url, target, "redirected to another scheme, which is refused", f"{here.scheme}://")
+    check_outward(url, target)
+
+
+def check_outward(url: str, target: str) -> None:
+    """Raises SourceError where a server elsewhere leads into this machine."""
+    try:
+        here, there = urllib.parse.urlsplit(url), urllib.parse.urlsplit(urllib.parse.urljoin(url, target))
+        inward = _is_inside(there.hostname) and not _is_inside(here.hostname)
+    except ValueError as error:
+        raise _no_address(url, target, error) from None
     if inward:
         raise _led(url, target, "redirected to this machine itself, which is refused", "a server elsewhere")
+
+
+def _no_address(url: str, target: str, error: ValueError) -> SourceError:
+    return _led(url, target, f"redirected to what is no address ({error}), which is refused", "an address")
 
 
 def _led(url: str, target: str, what: str, expected: str) -> SourceError:

@@ -22,7 +22,7 @@ from buildlib.errors import SourceError, SourceUnavailable
 from buildlib.ports.source import SourceContext
 from buildlib.sources.download import SIZE_LIMIT, TIMEOUT, Wanted, download
 from buildlib.sources.git_command import Git
-from buildlib.sources.http_client import check_lead, open_url, shown
+from buildlib.sources.http_client import check_outward, open_url, shown
 from buildlib.store import files
 
 _MEDIA = "application/vnd.git-lfs+json"
@@ -124,7 +124,7 @@ def _led(endpoint: str, address: str) -> str:
             got=shown(href),
         )
     # Its files may lie on another server over http than itself, but not in this machine.
-    check_lead(endpoint.replace(f"{wanted}://", f"{scheme}://", 1), href)
+    check_outward(endpoint, href)
     return href
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from pathlib import Path
 
 from buildlib.core.catalog import PathSource
 from buildlib.errors import InputChanged, SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import Fetched, Observed, SourceContext
+from buildlib.sources.plain_file import require_plain
 from buildlib.store import files
 
 
@@ -61,14 +63,8 @@ class Reader:
                     expected="an ONNX file",
                     remedy=f"name the file in it{self._among(self.file)}",
                 )
-            if odd := self._special():
-                raise SourceError(
-                    "no plain file",
-                    where=self.spec.path,
-                    expected="an ONNX file",
-                    got=odd,
-                    remedy="write what comes out of it to a file, and name that",
-                )
+            with contextlib.suppress(FileNotFoundError):
+                require_plain(self.file, self.spec.path)
             parent = next((folder for folder in self.file.parents if folder.is_dir()), Path("/"))
         except (OSError, ValueError) as error:
             raise SourceError(f"no usable path: {error}", where=self.spec.path) from None
@@ -82,12 +78,6 @@ class Reader:
             got=f"nothing below {parent}",
             remedy="mount the disk or share that holds it, or correct the path in models.yaml",
         )
-
-    def _special(self) -> str | None:
-        try:
-            return files.special(self.file)
-        except FileNotFoundError:
-            return None
 
     def _among(self, folder: Path) -> str:
         """The likeliest file of a folder, as an end of a sentence."""

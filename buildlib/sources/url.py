@@ -12,6 +12,7 @@ from buildlib.errors import SourceError, SourceUnavailable, StoreError
 from buildlib.ports.source import Fetched, Observed, SourceContext
 from buildlib.sources.download import SIZE_LIMIT, Wanted, download
 from buildlib.sources.http_client import shown
+from buildlib.sources.plain_file import require_plain
 from buildlib.store import files
 
 SCHEMES = ("http", "https", "file")
@@ -101,14 +102,7 @@ class Reader:
         source = Path(urllib.request.url2pathname(urllib.parse.urlsplit(self.spec.url).path))
         arriving = into.with_name(into.name + ".part")
         try:
-            if odd := files.special(source):
-                raise SourceError(
-                    "no plain file",
-                    where=where,
-                    expected="an ONNX file",
-                    got=odd,
-                    remedy="write what comes out of it to a file, and name that",
-                )
+            require_plain(source, where)
             if (size := source.stat().st_size) > SIZE_LIMIT:
                 raise SourceError(
                     "the file is too large",
