@@ -15,7 +15,6 @@ from doit.exceptions import InvalidDodoFile, TaskFailed
 
 from buildlib import errors
 from buildlib.core import stages
-from buildlib.core.freshness import Judgement
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.session import Session
 from buildlib.store.workspace import Workspace
@@ -89,14 +88,10 @@ class Project:
         if judged is None:  # a stage past the model's default goal
             judged = self._judge_beyond(model, stage)
         if judged.done and judged.receipt is not None and judged.receipt.model != model:
-            self._take_over(model, judged)
-        return judged.done
+            from buildlib.steps import perform
 
-    def _take_over(self, model: str, judged: Judgement) -> None:
-        """Notes that a step which another model did, or this one under its former name, is this one's last too."""
-        if judged.key is not None:
-            device = self.session.subject(model).device.name
-            self.session.workspace.receipts.note_latest(model, judged.stage, device, judged.key)
+            perform.note(self.services, self.session.subject(model), judged)
+        return judged.done
 
     def _judge_beyond(self, model: str, stage: str) -> Any:
         from buildlib.steps import perform

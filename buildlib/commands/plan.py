@@ -10,9 +10,9 @@ from buildlib.console.table import columns
 from buildlib.core import freshness
 from buildlib.core.catalog import Model
 from buildlib.core.freshness import Judgement
-from buildlib.core.stages import BY_NAME, STAGES, Stage, wanted
+from buildlib.core.stages import BY_NAME, Stage, stages_up_to, wanted
 from buildlib.core.unknown_names import unknown_device, unknown_model, unknown_task
-from buildlib.core.wording import change_of
+from buildlib.core.wording import change_of, counted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.world import FileWorld
@@ -57,24 +57,19 @@ def goals(session: Session, arguments: list[str]) -> dict[str, tuple[Stage, ...]
         elif stage in BY_NAME:
             if model and model not in models:
                 raise unknown_model(model, list(models))
-            stages, names = upto(stage), [model] if model else list(models)
+            stages, names = stages_up_to(stage), [model] if model else list(models)
         elif stage == "preflight":
             if model and model not in devices:
                 raise unknown_device(model, devices)
             continue
         elif (made := made_by(argument, models.values())) is not None:
-            stages, names = upto("pull"), [made]
+            stages, names = stages_up_to("pull"), [made]
         else:
             tasks = [*models, *(f"{row}{each}" for row in BY_NAME for each in ("", *(f":{name}" for name in models)))]
             raise unknown_task(argument, tasks, "task or artifact")
         for name in names:
             asked[name] = max(asked.get(name, ()), stages, key=len)
     return asked
-
-
-def upto(stage: str) -> tuple[Stage, ...]:
-    """A stage and those before it."""
-    return STAGES[: [row.name for row in STAGES].index(stage) + 1]
 
 
 def made_by(path: str, models: Iterable[Model]) -> str | None:
@@ -119,4 +114,4 @@ def as_lines(plans: list[tuple[Subject, list[Judgement]]], world: FileWorld) -> 
     idle = [subject.model.name for subject, todo in plans if not todo]
     rest = f" {', '.join(idle)} stay{'s' if len(idle) == 1 else ''} as {'it is' if len(idle) == 1 else 'they are'}."
     about = f", about {seconds:.0f} s" if seconds >= 1 else ""
-    return [*columns(rows), f"{len(busy)} model{'s' if len(busy) != 1 else ''}{about}.{rest if idle else ''}"]
+    return [*columns(rows), f"{counted(len(busy), 'model')}{about}.{rest if idle else ''}"]

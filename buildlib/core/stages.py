@@ -287,5 +287,10 @@ def default_goal(subject: Subject) -> str:
 
 def wanted(subject: Subject) -> tuple[Stage, ...]:
     """The stages that a bare `doit` runs for a model, in order."""
-    names = [stage.name for stage in STAGES]
-    return STAGES[: names.index(default_goal(subject)) + 1]
+    return stages_up_to(default_goal(subject))
+
+
+def stages_up_to(stage: str) -> tuple[Stage, ...]:
+    """The stages whose judgements a stage's own needs: all that come before it, and itself."""
+    names = [row.name for row in STAGES]
+    return STAGES[: names.index(stage) + 1]

@@ -14,7 +14,7 @@ from buildlib.core import freshness
 from buildlib.core.freshness import Judgement
 from buildlib.core.key import KEY_FORMAT, differences
 from buildlib.core.receipt import Attempt, Receipt
-from buildlib.core.stages import BY_NAME, STAGES, NotKnowable, Stage
+from buildlib.core.stages import BY_NAME, NotKnowable, stages_up_to
 from buildlib.core.world import Subject
 from buildlib.steps.context import Outcome, Services, StepContext
 from buildlib.steps.world import FileWorld, observe_files
@@ -34,12 +34,6 @@ def action_of(stage: str) -> Action:
     return action
 
 
-def stages_up_to(stage: str) -> tuple[Stage, ...]:
-    """The stages whose judgements a stage's own needs: all that come before it, and itself."""
-    names = [row.name for row in STAGES]
-    return STAGES[: names.index(stage) + 1]
-
-
 def is_done(services: Services, subject: Subject, stage: str) -> Judgement:
     """Judges one stage of a model, now."""
     return freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))[stage]
@@ -54,7 +48,7 @@ def perform(services: Services, subject: Subject, stage: str, *, again: bool = F
     judged = freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))
     verdict = judged[stage]
     if verdict.done and not again:  # another model or thread did it since doit asked
-        _note(services, subject, verdict)
+        note(services, subject, verdict)
         return
     context = _context(services, subject, stage, judged, again)
     started = time.monotonic()
@@ -165,7 +159,8 @@ def _record(context: StepContext, outcome: Outcome, seconds: float) -> None:
         context.events.step(context.model.name, context.stage, outcome.summary)
 
 
-def _note(services: Services, subject: Subject, verdict: Judgement) -> None:
+def note(services: Services, subject: Subject, verdict: Judgement) -> None:
+    """Notes that a step which is done is the model's last of its stage, whichever model did it."""
     if verdict.key is not None:
         services.workspace.receipts.note_latest(subject.model.name, verdict.stage, subject.device.name, verdict.key)
 

@@ -14,13 +14,12 @@ from buildlib import errors
 from buildlib.core import catalog, freshness
 from buildlib.core.confirmation import judge_download
 from buildlib.core.manifests.manifest import Entry
-from buildlib.core.stages import artifact_digests
+from buildlib.core.stages import artifact_digests, stages_up_to
 from buildlib.core.verdicts.findings import Finding
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain, validate
 from buildlib.steps.compile_job import end_job, ship
 from buildlib.steps.context import StepContext
-from buildlib.steps.perform import stages_up_to
 from buildlib.steps.scripts import selector_script
 from buildlib.steps.world import FileWorld
 from buildlib.store import files
