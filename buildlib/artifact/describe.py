@@ -11,7 +11,7 @@ from buildlib.core.diagnoses.diagnosis import Diagnosis
 from buildlib.core.verdicts.findings import Finding
 from buildlib.core.verdicts.inspection import CapturedJit, Inspection, JitInput
 from buildlib.core.verdicts.verdict import Verdict
-from buildlib.core.wording import short
+from buildlib.core.wording import counted, short
 from buildlib.plain_text import one_line, plain
 
 _WIDTH: Final = 10
@@ -89,7 +89,7 @@ def describe_verdict(verdict: Verdict) -> list[str]:
         lines.append(f"good for {verdict.contract}")
     else:
         count = len(verdict.refusals)
-        lines.append(f"refused for {verdict.contract}: {count} reason{'s' if count != 1 else ''}")
+        lines.append(f"refused for {verdict.contract}: {counted(count, 'reason')}")
     return lines
 
 

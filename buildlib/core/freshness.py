@@ -16,7 +16,7 @@ from buildlib.core import stages
 from buildlib.core.key import KEY_FORMAT, Difference, differences, step_key
 from buildlib.core.receipt import Receipt
 from buildlib.core.stages import NotKnowable, Stage, Upstream
-from buildlib.core.wording import change_of
+from buildlib.core.wording import change_of, counted
 from buildlib.core.world import Subject, World
 
 
@@ -163,5 +163,5 @@ def age_in_words(seconds: float) -> str:
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
             count = int(seconds // size)
-            return f"{count} {unit}{'s' if count != 1 else ''}"
-    return f"{int(seconds)} second{'s' if int(seconds) != 1 else ''}"
+            return counted(count, unit)
+    return counted(int(seconds), "second")

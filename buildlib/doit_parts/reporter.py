@@ -77,6 +77,7 @@ class LinesReporter:
         """The last line."""
         # Here and not above: doit loads its reporter also for a run that finds nothing to do (see `idle`).
         from buildlib.core.freshness import State
+        from buildlib.core.wording import counted
         from buildlib.doit_parts import session as sessions
 
         session = sessions.current()
@@ -87,21 +88,17 @@ class LinesReporter:
             own = {name.partition(":")[2] for name, _ in self.failures}
             rest = sorted({name.partition(":")[2] for name in self.blocked if ":" in name} - own)
             waiting = f" Not done for that reason: {', '.join(rest)}." if rest else ""
-            return f"{_count(failed, 'step')} failed.{waiting}"
+            return f"{counted(failed, 'step')} failed.{waiting}"
         if self.built:
             seconds = time.monotonic() - self.started
             warned = len(session.warnings) if session is not None else 0
-            told = f", {_count(warned, 'warning')} above" if warned else ""
-            return f"{_count(len(self.built), 'model')} built in {seconds:.0f} s{told}."
+            told = f", {counted(warned, 'warning')} above" if warned else ""
+            return f"{counted(len(self.built), 'model')} built in {seconds:.0f} s{told}."
         assumed = session is not None and any(
             judgement.state is State.ASSUMED for model in self.touched for judgement in session.judged(model).values()
         )
-        return f"{_count(len(self.touched), 'model')} up to date{' (assumed)' if assumed else ''}."
+        return f"{counted(len(self.touched), 'model')} up to date{' (assumed)' if assumed else ''}."
 
     def _say(self, text: str) -> None:
         self.out.write(f"{text}\n")
         self.out.flush()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
