@@ -10,23 +10,33 @@ from buildlib.errors import TargetError
 from buildlib.ports.target import Request
 
 
-def is_conflict(request: Request, entry: Entry, wanted: Mapping[str, str]) -> bool:
-    """True where an entry is another's work: not what we published last, or, where we never did, built later."""
+def is_conflict(request: Request, entry: Entry, wanted: Mapping[str, str], before: Entry | None = None) -> bool:
+    """True where an entry is another's work: not what we published last, or, where we never did, built later.
+
+    before: the entry as this run saw it first, where it may have been changed since.
+    """
+    if entry.sha256 == wanted.get(entry.file_name, entry.sha256):
+        return False
+    if before is not None and before.sha256 != entry.sha256:
+        return True
     ours = request.last_published.get(entry.file_name)
-    foreign = ours is not None and ours != entry.sha256
-    later = ours is None and entry.build_time is not None and entry.build_time > request.build_time
-    return entry.sha256 != wanted.get(entry.file_name, entry.sha256) and (foreign or later)
+    if ours is not None:
+        return ours != entry.sha256
+    return entry.build_time is not None and entry.build_time > request.build_time
 
 
-def refusal(request: Request, entry: Entry, *, where: str, got: str, unpublished: bool) -> TargetError:
-    """The error for an entry that is another's work, or what `doit unpublish` put back."""
+def refusal(
+    request: Request, entry: Entry, *, where: str, got: str, unpublished: bool, before: Entry | None = None
+) -> TargetError:
+    """The error for an entry that is another's work, or what `doit unpublish` put back. before: as `is_conflict`."""
+    expected = request.last_published.get(entry.file_name) or (before.sha256 if before else "?")
     again = f"doit publish:{request.model.name} --supersede"
     return TargetError(
         f'"{entry.file_name}" was unpublished since'
         if unpublished
         else f'somebody else has published "{entry.file_name}" since',
         where=where,
-        expected=f"sha256 {request.last_published.get(entry.file_name, '?')[:12]}",
+        expected=f"sha256 {expected[:12]}",
         got=got,
         remedy=f"to publish it again: {again}" if unpublished else f"agree with them; to replace theirs: {again}",
     )

@@ -43,6 +43,11 @@ class Proposal:
     plan: Plan | None = None
 
 
+def _shown(subject: str) -> str:
+    """A model's name; of what is no model's, such as a catalog's, without the mark that tells it from one."""
+    return subject.lstrip("+")
+
+
 class Carrier:
     """One clone and its remote."""
 
@@ -60,7 +65,7 @@ class Carrier:
     ) -> Published:
         """One commit from a proposal, pushed. The proposal is made anew where somebody pushed in between."""
         told: Events = events or Silent()
-        settings = self._settings
+        settings, name = self._settings, _shown(subject)
         with self.locked(purpose, told, subject) as repository:
             git = repository.git
             for _ in range(TRIES):
@@ -79,20 +84,14 @@ class Carrier:
                 commit = self._commit(repository, proposal, subject)
                 _stop(cancel)
                 Journal(repository.state, subject).write(self._settling(proposal, commit))
-                told.step(
-                    subject.lstrip("+"), "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}"
-                )
+                told.step(name, "publish", f"pushing {commit[:10]} to {settings.remote}/{settings.branch}")
                 try:
                     if proposal.plan is not None:
                         git_remote.push_lfs(git, settings, proposal.plan)
-                    git_remote.push(
-                        git, settings, base, commit, None if subject[0] == "+" else f"doit abandon {subject}"
-                    )
+                    git_remote.push(git, settings, base, commit, f"doit abandon {name}" if name == subject else None)
                 except git_remote.Moved:
                     self.forget(repository, subject)
-                    told.step(
-                        subject.lstrip("+"), "publish", f"{settings.remote} moved on; starting anew on its new head"
-                    )
+                    told.step(name, "publish", f"{settings.remote} moved on; starting anew on its new head")
                     continue
                 except git_remote.Refused:
                     self.forget(repository, subject)
@@ -113,7 +112,7 @@ class Carrier:
                 repository.common_dir / "supercombo-build.lock",
                 purpose,
                 wait=LOCK_WAIT,
-                on_wait=lambda holder: events.step(subject.lstrip("+"), "publish", f"waits for {holder}"),
+                on_wait=lambda holder: events.step(_shown(subject), "publish", f"waits for {holder}"),
             ),
             git_aftermath.survived(repository, self._settings),
         ):
@@ -131,7 +130,7 @@ class Carrier:
         if head != remote:
             git_preconditions.require(iter([git_aftermath.untouched(git, head, remote)]), where)
             settle(git, Journal(repository.state), Settling(branch=settings.branch, base=head, commit=remote))
-            events.step(subject.lstrip("+"), "publish", f"fast-forward to {remote[:10]}")
+            events.step(_shown(subject), "publish", f"fast-forward to {remote[:10]}")
         return remote, head
 
     def _commit(self, repository: Repository, proposal: Proposal, subject: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from buildlib.core.catalog import Target
 from buildlib.core.manifests.manifest import Entry, read_entry
-from buildlib.errors import BuildError, TargetError
+from buildlib.errors import BuildError
 from buildlib.ports.target import Check, Request
-from buildlib.targets import git_plan
+from buildlib.targets import conflict, git_plan
 from buildlib.targets.git_commands import Git
 from buildlib.targets.publication import ManifestPlan, Plan
 
@@ -28,22 +28,15 @@ def check(git: Git, target: Target, request: Request, plan: Plan, seen: Seen | N
     wanted = {artifact.file_name: artifact.sha256 for artifact in request.artifacts}
     for path, entries in git_plan.entries_at(git, target, request.model, plan.base).items():
         for name, entry in entries.items():
-            if name not in wanted or entry.sha256 == wanted[name]:
-                continue
             before = (seen or {}).get(path, {}).get(name)
-            moved = before is not None and before.sha256 != entry.sha256
-            ours = request.last_published.get(name)
-            foreign = ours is not None and ours != entry.sha256
-            later = ours is None and entry.build_time is not None and entry.build_time > request.build_time
-            if moved or foreign or later:
-                again = f"doit publish:{request.model.name} --supersede"
-                back = _unpublished(git, request.model.name, path, entry.sha256, plan.base)
-                raise TargetError(
-                    f'"{name}" was unpublished since' if back else f'somebody else has published "{name}" since',
+            if conflict.is_conflict(request, entry, wanted, before):
+                raise conflict.refusal(
+                    request,
+                    entry,
                     where=f"{path}:{entry.line}",
-                    expected=f"sha256 {(ours or (before.sha256 if before else '?'))[:12]}",
                     got=f"{entry.sha256[:12]}, {_author(git, path, entry.sha256, plan.base)}",
-                    remedy=f"to publish it again: {again}" if back else f"agree with them; to replace theirs: {again}",
+                    unpublished=_unpublished(git, request.model.name, path, entry.sha256, plan.base),
+                    before=before,
                 )
 
 

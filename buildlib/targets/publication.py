@@ -223,16 +223,7 @@ def change_back(model: Model, former: tuple[Entry, ...]) -> Change:
     short_name, ref = (bundle.short_name, bundle.ref) if bundle else (None, None)
     if not former:
         return Change(kind="remove", short_name=short_name, ref=ref)
-    wanted = tuple(
-        Wanted(
-            file_name=entry.file_name,
-            sha256=entry.sha256,
-            url=entry.url,
-            chunks=entry.chunks,
-            build_time=entry.build_time,
-        )
-        for entry in former
-    )
+    wanted = tuple(map(Wanted.of, former))
     return Change(kind="set", short_name=short_name, ref=ref, wanted=wanted)
 
 

@@ -56,16 +56,7 @@ def undo(change: Change, before: bytes, where: str) -> Change:
     if Manifest(before, where).bundle_list is not None and not has_bundle(before, name, where):
         return Change(kind="remove", short_name=name, ref=ref)
     entries = [read_entry(before, one.file_name, name, ref=ref, where=where) for one in change.wanted]
-    wanted = tuple(
-        Wanted(
-            file_name=entry.file_name,
-            sha256=entry.sha256,
-            url=entry.url,
-            chunks=entry.chunks,
-            build_time=entry.build_time,
-        )
-        for entry in entries
-    )
+    wanted = tuple(map(Wanted.of, entries))
     return Change(kind="set", short_name=name, ref=ref, wanted=wanted, former={where: before})
 
 

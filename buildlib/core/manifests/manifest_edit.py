@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from buildlib.core.catalog import Model
 from buildlib.core.manifests.json_source import Member, Node
-from buildlib.core.manifests.manifest import NAMES, Chunk, Manifest, Place, field, folded
+from buildlib.core.manifests.manifest import NAMES, Chunk, Entry, Manifest, Place, field, folded
 from buildlib.core.manifests.manifest_style import Splice, Style, apply
 from buildlib.errors import TargetError
 
@@ -29,6 +29,17 @@ class Wanted:
     url: str | None = None
     chunks: tuple[Chunk, ...] = ()
     build_time: str | None = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Wanted:
+        """What an entry says, to be said again."""
+        return cls(
+            file_name=entry.file_name,
+            sha256=entry.sha256,
+            url=entry.url,
+            chunks=entry.chunks,
+            build_time=entry.build_time,
+        )
 
 
 def edit_entry(
