@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -60,7 +60,7 @@ class DiagnoseCommand(ProjectCommand):
         if options["file"]:
             if arguments:
                 raise self.wrong_words(arguments, "together with --file")
-            logs = {options["file"]: read(Path(options["file"]))}
+            logs = {options["file"]: Said(read(Path(options["file"])))}
         else:
             logs = gathered(session, arguments)
             if not options["here"]:
@@ -68,7 +68,7 @@ class DiagnoseCommand(ProjectCommand):
                     there, findings = fetched(session, name)
                     logs |= there
                     found |= findings
-        diagnoses = {name: diagnosed(text, failed=FAILED in name) for name, text in logs.items()}
+        diagnoses = {name: diagnosed(said) for name, said in logs.items()}
         if options["json"]:
             plain: dict[str, Any] = {name: msgspec.to_builtins(one) for name, one in diagnoses.items()}
             print_json(plain | {name: {"findings": msgspec.to_builtins(ones)} for name, ones in found.items()})
@@ -77,10 +77,11 @@ class DiagnoseCommand(ProjectCommand):
             print("There is no log to read: nothing failed here, and no compile has run.")
         for name, one in diagnoses.items():
             print(name)
-            if FAILED in name and not one.failures:
-                lines = logs[name].splitlines()
+            text = logs[name].text
+            if logs[name].failed and not one.failures:
+                lines = text.splitlines()
             else:
-                lines = describe_diagnosis(one) if logs[name].strip() else ["empty: nothing was logged"]
+                lines = describe_diagnosis(one) if text.strip() else ["empty: nothing was logged"]
             print("\n".join(f"  {line}" for line in lines))
         for name, findings_ in found.items():
             print(name)
@@ -89,15 +90,18 @@ class DiagnoseCommand(ProjectCommand):
         return 0
 
 
-FAILED = ", failed "
-"""In the name of what was said by a step that failed, or by a device that was not reached."""
+class Said(NamedTuple):
+    """A text to be diagnosed. failed: by a step that failed, or for a device that was not reached."""
+
+    text: str
+    failed: bool = False
 
 
-def diagnosed(text: str, *, failed: bool) -> Diagnosis:
-    """What a log says; one that is a failure by itself says at least that."""
-    found = diagnose(text)
-    if failed and not found.failures and found.unknown is None:
-        return msgspec.structs.replace(found, unknown=text)
+def diagnosed(said: Said) -> Diagnosis:
+    """What a text says; one that is a failure by itself says at least that."""
+    found = diagnose(said.text)
+    if said.failed and not found.failures and found.unknown is None:
+        return msgspec.structs.replace(found, unknown=said.text)
     return found
 
 
@@ -130,21 +134,21 @@ def _among(path: Path) -> str:
     return f" (did you mean {path.with_name(meant)}?)" if meant else ""
 
 
-def gathered(session: Session, arguments: list[str]) -> dict[str, str]:
+def gathered(session: Session, arguments: list[str]) -> dict[str, Said]:
     """The logs that this workstation has of each model: failed attempts, the last compile, the last validation."""
-    found: dict[str, str] = {}
+    found: dict[str, Said] = {}
     for name in chosen_models(session, arguments):
         for stage in STAGES:
             attempt = session.workspace.receipts.attempt(stage.name, name)
             if attempt is not None:
-                found[f"{name} {stage.name}{FAILED}{attempt.finished}"] = attempt.error
+                found[f"{name} {stage.name}, failed {attempt.finished}"] = Said(attempt.error, failed=True)
         for log in sorted(session.workspace.compile_log(name).parent.glob("*.log")):
             if log.is_file():
-                found[f"{name} {session.workspace.relative(log)}"] = read(log)
+                found[f"{name} {session.workspace.relative(log)}"] = Said(read(log))
     return found
 
 
-def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list[Finding]]]:
+def fetched(session: Session, name: str) -> tuple[dict[str, Said], dict[str, list[Finding]]]:
     """The logs on a model's device, and what its signals say; one that does not answer is a line, no error."""
     subject = session.subject(name)
     device = subject.device.name
@@ -153,8 +157,8 @@ def fetched(session: Session, name: str) -> tuple[dict[str, str], dict[str, list
     except errors.Cancelled:
         raise
     except errors.BuildError as error:
-        return {f"{name} on {device}, which was not asked{FAILED}now": error.render()}, {}
-    logs = {f"{name} on {device}: {what}": text for what, text in texts(seen).items()}
+        return {f"{name} on {device}, which was not asked, failed now": Said(error.render(), failed=True)}, {}
+    logs = {f"{name} on {device}: {what}": Said(text) for what, text in texts(seen).items()}
     return logs, {f"{name} on {device}: signals": list(judge_now(seen, installed_at(seen)))}
 
 
