@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 import random
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ import msgspec
 import pytest
 
 from buildlib.sandbox import Sandbox, make_sandbox
+from tests.faults import publish_once
 from tests.integration.publish_kit import Desk, copy_sandbox, git, hook, model
 
 ROOT = Path(__file__).parents[2]
@@ -49,20 +49,8 @@ def behind(made: Sandbox, where: Path) -> Desk:
 
 def traced(desk: Desk, what: str, *options: str, log: str = "/dev/null") -> bool:
     """Runs a publish under strace; True when it ended by itself."""
-    follow = ["-f"] if what == "rename in git" else []
-    done = subprocess.run(
-        [
-            "strace", *follow, "-qq", "-o", log, "-e", f"trace={CALLS[what]}", *options,
-            sys.executable, "-m", "tests.faults.publish_once",
-            str(desk.sandbox.root), str(desk.sandbox.port), "nopp", TEXT,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-    return "published" in done.stdout
+    follow = ("-f",) if what == "rename in git" else ()
+    return publish_once.traced(desk, CALLS[what], (*follow, *options), "nopp", TEXT, log=log)
 
 
 def killed(desk: Desk, what: str, number: int) -> bool:

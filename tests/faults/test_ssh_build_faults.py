@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,27 +18,11 @@ from tests.support.ssh_projects import (
     STATE,
     SshProject,
     small_disk,
-    ssh_project,
 )
-from tests.support.ssh_said import fresh, of_build, told
+from tests.support.ssh_said import of_build, told
 
 pytestmark = SSHD_MARKS
 ONE = "driving_supercombo_one.pkl"
-
-
-@pytest.fixture(scope="module")
-def one_desk(
-    tmp_path_factory: pytest.TempPathFactory, sample_artifact: Path, sample_onnx: Path
-) -> Iterator[SshProject]:
-    with ssh_project(tmp_path_factory.mktemp("faults"), sample_artifact, sample_onnx) as project:
-        yield project
-
-
-@pytest.fixture
-def desk(one_desk: SshProject) -> Iterator[SshProject]:
-    """A project that has done nothing yet; its settings are put back afterwards."""
-    with fresh(one_desk) as project:
-        yield project
 
 
 def of_doctor(desk: SshProject) -> str:

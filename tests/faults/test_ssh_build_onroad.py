@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from tests.devices.held_copy import held_copy
 from tests.devices.iqpilot import add_iqpilot
 from tests.devices.server import SSHD_MARKS
 from tests.support.projects import end, until, variant
-from tests.support.ssh_projects import ACTIVE, REMOTE_OUTPUT, SshProject, processes_in, ssh_project
-from tests.support.ssh_said import fresh, of_build, snapshot
+from tests.support.ssh_projects import ACTIVE, REMOTE_OUTPUT, SshProject, processes_in
+from tests.support.ssh_said import of_build, snapshot
 
 pytestmark = SSHD_MARKS
 ONE = "driving_supercombo_one.pkl"
@@ -22,21 +21,6 @@ IS_ONROAD = (
     '  what  desk:/data/params/d/IsOnroad: the device is onroad: expected "0", got "1"\n'
     "  try   switch the ignition off and try again"
 )
-
-
-@pytest.fixture(scope="module")
-def one_desk(
-    tmp_path_factory: pytest.TempPathFactory, sample_artifact: Path, sample_onnx: Path
-) -> Iterator[SshProject]:
-    with ssh_project(tmp_path_factory.mktemp("onroad"), sample_artifact, sample_onnx) as project:
-        yield project
-
-
-@pytest.fixture
-def desk(one_desk: SshProject) -> Iterator[SshProject]:
-    """A project that has done nothing yet; its settings are put back afterwards."""
-    with fresh(one_desk) as project:
-        yield project
 
 
 @pytest.mark.parametrize("before", ["source", "upload", "verify"])

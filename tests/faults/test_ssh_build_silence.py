@@ -6,7 +6,6 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,27 +18,10 @@ from tests.support.ssh_projects import (
     IDLE,
     SshProject,
     processes_in,
-    ssh_project,
 )
-from tests.support.ssh_said import fresh
 
 pytestmark = SSHD_MARKS
 ONE = "driving_supercombo_one.pkl"
-
-
-@pytest.fixture(scope="module")
-def one_desk(
-    tmp_path_factory: pytest.TempPathFactory, sample_artifact: Path, sample_onnx: Path
-) -> Iterator[SshProject]:
-    with ssh_project(tmp_path_factory.mktemp("silence"), sample_artifact, sample_onnx) as project:
-        yield project
-
-
-@pytest.fixture
-def desk(one_desk: SshProject) -> Iterator[SshProject]:
-    """A project that has done nothing yet; its settings are put back afterwards."""
-    with fresh(one_desk) as project:
-        yield project
 
 
 @pytest.mark.parametrize(

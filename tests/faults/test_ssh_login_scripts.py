@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.devices.server import SSHD_MARKS
-from tests.support.ssh_projects import ACTIVE, SshProject, ssh_project
+from tests.support.ssh_projects import ACTIVE, SshProject
 from tests.support.ssh_said import fresh
 
 pytestmark = SSHD_MARKS
-
-
-@pytest.fixture(scope="module")
-def one_desk(
-    tmp_path_factory: pytest.TempPathFactory, sample_artifact: Path, sample_onnx: Path
-) -> Iterator[SshProject]:
-    with ssh_project(tmp_path_factory.mktemp("scripts"), sample_artifact, sample_onnx) as project:
-        yield project
 
 
 @pytest.fixture

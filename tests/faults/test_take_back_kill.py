@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -56,19 +53,7 @@ def published(made: Sandbox, where: Path, kind: str) -> tuple[Desk, bytes]:
 
 def traced(desk: Desk, kind: str, what: str, call: str, *options: str, log: str = "/dev/null") -> bool:
     """Does it under strace; True when it ended by itself."""
-    done = subprocess.run(
-        [
-            "strace", "-qq", "-o", log, "-e", f"trace={CALLS[call]}", *options,
-            sys.executable, "-m", "tests.faults.publish_once",
-            str(desk.sandbox.root), str(desk.sandbox.port), "nopp", "", what, kind,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-    return "published" in done.stdout
+    return publish_once.traced(desk, CALLS[call], options, "nopp", "", what, kind, log=log)
 
 
 def ends_right(made: Sandbox, where: Path, kind: str, what: str, call: str, number: int) -> bool:

@@ -14,3 +14,9 @@ def made_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
 @pytest.fixture
 def desk(made_sandbox: Sandbox, tmp_path: Path) -> Desk:
     return copy_sandbox(made_sandbox, tmp_path / "sand box")
+
+
+@pytest.fixture
+def share(desk: Desk) -> Desk:
+    """The same with a folder target, as a mounted share would be."""
+    return desk.with_settings(kind="folder")

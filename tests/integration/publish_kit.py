@@ -21,6 +21,7 @@ from buildlib.sandbox import Sandbox
 from buildlib.sandbox.manifests import GUIDE_MODELS
 from buildlib.steps.redownload import redownload
 from buildlib.store import files
+from buildlib.targets.folder import Folder
 from buildlib.targets.git_repository import GitRepository
 from buildlib.targets.split import FetchBack
 
@@ -181,3 +182,8 @@ def refused(desk: Desk, match: str, remedy: str) -> None:
     assert desk.snapshot() == before
     state = desk.target.inspect(desk.request("nopp", b"an artifact\n"))
     assert any(caught.value.what.split(":")[0] in check.what for check in state.refused), state.refused
+
+
+def folder(share: Desk) -> Folder:
+    """The folder target of a desk."""
+    return Folder(share.settings, share.clone)

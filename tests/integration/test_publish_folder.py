@@ -12,20 +12,11 @@ import pytest
 from buildlib.errors import StoreError, TargetError
 from buildlib.store import files
 from buildlib.targets.folder import Folder
-from tests.integration.publish_kit import Desk, model
+from tests.integration.publish_kit import Desk, folder, model
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
-
-
-@pytest.fixture
-def share(desk: Desk) -> Desk:
-    return desk.with_settings(kind="folder")
-
-
-def folder(share: Desk) -> Folder:
-    return Folder(share.settings, share.clone)
 
 
 def contents(share: Desk) -> dict[str, bytes]:

@@ -15,19 +15,10 @@ from buildlib.targets import folder_journal
 from buildlib.targets.folder import Folder
 from buildlib.targets.folder_files import FolderFiles
 from buildlib.targets.publication import FilePlan
-from tests.integration.publish_kit import Desk, model
+from tests.integration.publish_kit import Desk, folder, model
 
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
-
-
-@pytest.fixture
-def share(desk: Desk) -> Desk:
-    return desk.with_settings(kind="folder")
-
-
-def folder(share: Desk) -> Folder:
-    return Folder(share.settings, share.clone)
 
 
 def manifests(share: Desk) -> list[Path]:
