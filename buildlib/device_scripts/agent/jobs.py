@@ -13,7 +13,7 @@ import time
 
 from . import locks
 from .main import Request
-from .places import Places, read_json, write_json
+from .places import Places, is_record, read_record, write_json
 from .processes import alive, boot_id, end_group, end_strays
 from .wire import Refusal
 
@@ -45,13 +45,11 @@ class Job:
 
     def status(self) -> dict[str, Any] | None:
         """The final status; None while there is none."""
-        value = read_json(self.status_file)
-        return value if isinstance(value, dict) else None
+        return read_record(self.status_file, state=str)
 
     def about(self) -> dict[str, Any]:
         """Who runs it: {pid, started, boot, child, owner, subject, since}."""
-        value = read_json(self.job_file)
-        return value if isinstance(value, dict) else {}
+        return read_record(self.job_file) or {}
 
     def running(self) -> bool:
         """True when its runner lives: of this boot, that very process, no zombie."""
@@ -62,7 +60,8 @@ class Job:
         """Ends what a dead runner left behind: its child's group, and whoever still writes to the log."""
         about = self.about()
         child = about.get("child")
-        if about.get("boot") == boot_id(self.places) and child and alive(child["pid"], child["started"]):
+        ours = about.get("boot") == boot_id(self.places) and is_record(child, pid=int)
+        if ours and alive(child["pid"], child.get("started")):
             end_group(child["pid"])
         end_strays(self.log)
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 
-from .places import Places, read_json, unlink, write_json
+from .places import Places, read_record, unlink, write_json
 from .processes import boot_id
 from .wire import Refusal
 
@@ -63,8 +63,9 @@ def everything(places: Places) -> list[dict[str, Any]]:
         return []
     found = []
     for name in sorted(os.listdir(folder)):
-        entry = read_json(os.path.join(folder, name)) if name.endswith(".json") else None
-        if isinstance(entry, dict):
+        path = os.path.join(folder, name)
+        entry = read_record(path, id=str, what=str, steps=list) if name.endswith(".json") else None
+        if entry is not None:
             found.append(entry)
     return found
 

@@ -140,6 +140,17 @@ def read_json(path: str) -> Any:
         return None
 
 
+def read_record(path: str, **fields: type) -> dict[str, Any] | None:
+    """The JSON object in a file; None if it is missing, damaged, or lacks one of the fields: another version's."""
+    value = read_json(path)
+    return value if is_record(value, **fields) else None
+
+
+def is_record(value: Any, **fields: type) -> bool:
+    """True for a JSON object with these fields of these types."""
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
+
+
 def read_text(path: str) -> str | None:
     """A small file's text without its surrounding blanks; None if it cannot be read."""
     data = read_regular(path, 1 << 20)

@@ -74,7 +74,7 @@ def _health(request: Request, mended: dict[str, Any]) -> dict[str, Any]:
         "jobs": jobs.listing(places),
         "backups": len(backups(places)),
         "lock": locks.holder(places),
-        "journals": [{name: entry[name] for name in ("id", "what", "job")} for entry in journal.everything(places)],
+        "journals": [{name: entry.get(name) for name in ("id", "what", "job")} for entry in journal.everything(places)],
         "undone": mended["undone"],
         "pending": mended["pending"],
     }

@@ -129,6 +129,19 @@ def test_health_says_what_runs_there(bench: Bench):
     assert health["free"]["models"] > 0
 
 
+@pytest.mark.parametrize("bench", ["local"], indirect=True)
+@pytest.mark.parametrize(
+    "name", ["jobs/k/status.json", "jobs/k/job.json", "journal/1.json", "backups/index.json", "uploads.json"]
+)
+@pytest.mark.parametrize("text", ["{}", "[{}]", '{"/data/x": {}, "child": {}, "steps": 1}', "[1]", "7", "", '{"id":'])
+def test_a_state_file_of_another_version_or_damaged_is_no_reason_to_fail(bench: Bench, name: str, text: str):
+    state = bench.device.paths.state
+    bench.write(f"{state}/{name}", text.encode())
+    for operation in ("probe", "job_list", "backups"):
+        bench.link.call(operation)
+    bench.link.call("gc", dry=False)
+
+
 def test_an_onroad_device_can_be_looked_at(bench: Bench):
     bench.param("IsOnroad", "1")
     assert bench.link.call("probe")["health"]["onroad"] == "1"
