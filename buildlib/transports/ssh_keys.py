@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import paramiko
 
 from buildlib.core.catalog import Device
 from buildlib.errors import DeviceError
+from buildlib.store import files
 from buildlib.transports.ssh_config import Hop
 
 MOST_AGENT_KEYS = 5
@@ -35,10 +37,11 @@ def private_keys(device: Device, hop: Hop) -> Keys:
     keys = Keys()
     wanted: list[bytes] = []
     for path in hop.identities:
-        public = _public_blob(path)
-        if public is not None:
-            wanted.append(public)
         try:
+            if odd := files.special(path):
+                raise OSError(errno.EINVAL, f"it is {odd}")
+            if (public := _public_blob(path.with_name(path.name + ".pub"))) is not None:
+                wanted.append(public)
             keys.usable.append((str(path), paramiko.PKey.from_path(path)))
         except FileNotFoundError:
             if hop.chosen:
@@ -102,8 +105,11 @@ def _add_agent(device: Device, hop: Hop, keys: Keys, wanted: list[bytes]) -> Non
 
 
 def _public_blob(path: Path) -> bytes | None:
+    """The key in a .pub file; None where there is none."""
     try:
-        fields = path.with_name(path.name + ".pub").read_text(encoding="utf-8").split()
+        if files.special(path):
+            return None
+        fields = path.read_text(encoding="utf-8").split()
         return base64.b64decode(fields[1])
     except (OSError, UnicodeDecodeError, IndexError, binascii.Error):
         return None

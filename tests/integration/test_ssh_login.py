@@ -166,6 +166,15 @@ def test_a_file_that_is_no_key_says_so(desk: CommaDevice, tmp_path: Path) -> Non
     assert "not a key" in refusal(DeviceError, desk.with_(identity=str(tmp_path / "notes")), desk.home).headline()
 
 
+@pytest.mark.parametrize("half", ["notes", "notes.pub"])
+def test_a_pipe_is_not_waited_for_as_a_key(desk: CommaDevice, tmp_path: Path, half: str) -> None:
+    (tmp_path / "notes").write_text("not a key")
+    (tmp_path / half).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / half)
+    headline = refusal(DeviceError, desk.with_(identity=str(tmp_path / "notes")), desk.home).headline()
+    assert ("FIFO" if half == "notes" else "not a key") in headline
+
+
 def test_without_any_key_the_remedy_says_how_to_get_one(desk: CommaDevice, tmp_path: Path) -> None:
     error = refusal(DeviceError, desk.with_(identity=None), tmp_path)
     assert "no private key" in error.headline()
