@@ -10,7 +10,7 @@ from . import journal, locks
 from .guard import require_offroad
 from .hashes import BLOCK, Signature, signature
 from .main import Request
-from .places import Places, hidden, is_record, make_dirs, read_json, require_space, sync_dir, unlink, write_json
+from .places import Places, as_record, hidden, make_dirs, read_json, require_space, sync_dir, unlink, write_json
 from .recovery import recover
 from .wire import Refusal
 
@@ -34,7 +34,7 @@ def backups(places: Places, name: str | None = None) -> list[dict[str, Any]]:
     """Backups in the order in which they were made (their receipts, not the clock): {name, file, sha256, size, at}."""
     known = read_json(_index_file(places))
     entries = known if isinstance(known, list) else []
-    entries = [entry for entry in entries if is_record(entry, name=str, file=str, sha256=str, size=int)]
+    entries = [entry for entry in entries if as_record(entry, name=str, file=str, sha256=str, size=int)]
     return [entry for entry in entries if name is None or entry["name"] == name]
 
 

@@ -13,7 +13,7 @@ import time
 
 from . import locks
 from .main import Request
-from .places import Places, is_record, read_record, write_json
+from .places import Places, as_record, read_record, write_json
 from .processes import alive, boot_id, end_group, end_strays
 from .wire import Refusal
 
@@ -59,9 +59,8 @@ class Job:
     def end_orphans(self) -> None:
         """Ends what a dead runner left behind: its child's group, and whoever still writes to the log."""
         about = self.about()
-        child = about.get("child")
-        ours = about.get("boot") == boot_id(self.places) and is_record(child, pid=int)
-        if ours and alive(child["pid"], child.get("started")):
+        child = as_record(about.get("child"), pid=int)
+        if about.get("boot") == boot_id(self.places) and child and alive(child["pid"], child.get("started")):
             end_group(child["pid"])
         end_strays(self.log)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .places import Places, is_record, read_json, write_json
+from .places import Places, as_record, read_json, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def known(places: Places) -> dict[str, Any]:
     """{device path: {size, sha256}}."""
     found = read_json(os.path.join(places.state, NAME))
     entries = found.items() if isinstance(found, dict) else ()
-    return {path: entry for path, entry in entries if is_record(entry, size=int, sha256=str)}
+    return {path: entry for path, entry in entries if as_record(entry, size=int, sha256=str)}
 
 
 def add(places: Places, entries: dict[str, Any]) -> None:

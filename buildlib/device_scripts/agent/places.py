@@ -142,13 +142,14 @@ def read_json(path: str) -> Any:
 
 def read_record(path: str, **fields: type) -> dict[str, Any] | None:
     """The JSON object in a file; None if it is missing, damaged, or lacks one of the fields: another version's."""
-    value = read_json(path)
-    return value if is_record(value, **fields) else None
+    return as_record(read_json(path), **fields)
 
 
-def is_record(value: Any, **fields: type) -> bool:
-    """True for a JSON object with these fields of these types."""
-    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
+def as_record(value: Any, **fields: type) -> dict[str, Any] | None:
+    """The value itself if it is a JSON object with these fields of these types."""
+    if isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items()):
+        return value
+    return None
 
 
 def read_text(path: str) -> str | None:
