@@ -34,15 +34,19 @@ class PlanCommand(ProjectCommand):
             subject = session.subject(name)
             judged = freshness.judge_model(subject, world, stages)
             plans.append((subject, [judgement for judgement in judged.values() if not judgement.done]))
-        asked = [argument.partition(":")[2] for argument in arguments if argument.startswith("publish:")]
-        if options["json"]:
-            print_json({s.model.name: {j.stage: j.reason for j in todo} for s, todo in plans})
-        else:
+        if not options["json"]:
             print("\n".join(as_lines(plans, world)))
-            for name in asked:
-                from buildlib.commands.publishing import plan_publish
+        told: dict[str, dict[str, Any]] = {s.model.name: {j.stage: j.reason for j in todo} for s, todo in plans}
+        for name in [argument.partition(":")[2] for argument in arguments if argument.startswith("publish:")]:
+            from buildlib.commands import publishing
 
-                print("\n".join(plan_publish(session, name)))
+            publication = publishing.plan_publish(session, name)
+            if options["json"]:
+                told[name]["publication"] = publishing.as_values(publication)
+            else:
+                print("\n".join(publishing.as_lines(publication)))
+        if options["json"]:
+            print_json(told)
         return 0
 
 

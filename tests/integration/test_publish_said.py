@@ -63,6 +63,16 @@ def test_a_plan_behind_the_remote_misses_nothing_since_publish_fetches_first(
     plan = desk.doit("plan", "publish:nopp").ok().out
     assert "behind origin; publish fetches first" in plan
     assert "Not yet" not in plan
+    told = json.loads(desk.doit("plan", "--json", "publish:nopp").ok().out)["nopp"]["publication"]
+    assert told["problems"] == []
+    assert "behind origin" in told["target"]
+    assert told["message"] in plan
+    timeless = [line for line in told["diff"].splitlines() if "build_time" not in line]
+    assert [line for line in timeless if line not in plan] == []
+    assert "+" in {line[:1] for line in told["diff"].splitlines()}
+    (file,) = told["files"]
+    assert file["path"].endswith("/driving_supercombo_nopp.pkl")
+    assert file["new_size"] == (desk.root / "artifacts/nopp/driving_supercombo_nopp.pkl").stat().st_size
     desk.doit("publish:nopp").ok()
     assert (
         desk.doit("plan", "publish:nopp").ok().out
@@ -81,6 +91,10 @@ def test_a_remote_that_is_away_is_one_line_and_what_is_not_compiled_is_one_line(
     desk.models["nopp"]["flags"] = {"IMAGE": 1}
     desk.declare()
     assert desk.doit("plan", "publish:nopp").ok().out.count("nopp is not compiled") == 1
+    told = json.loads(desk.doit("plan", "--json", "publish:nopp").ok().out)["nopp"]
+    assert "compile" in told
+    assert [one["what"] for one in told["publication"]["problems"] if "is not compiled" in one["what"]]
+    assert all(one["remedy"] for one in told["publication"]["problems"])
 
 
 def test_another_target_holds_nobodys_newer_work_because_ours_went_elsewhere_before(desk: Project) -> None:  # noqa: F811
