@@ -12,7 +12,8 @@ from buildlib.core.manifests.release import Storage
 from buildlib.errors import InputChanged, TargetError
 from buildlib.ports.target import Artifact
 from buildlib.store import files
-from buildlib.targets.publication import FilePlan, pieces_of
+from buildlib.targets.outgoing import check_bytes, chunk_paths, chunks_of, pieces_of
+from buildlib.targets.publication import FilePlan
 
 
 class FolderFiles:
@@ -45,14 +46,7 @@ class FolderFiles:
 
     def plan(self, artifact: Artifact, directory: str, storage: Storage | None, url: str | None) -> FilePlan:
         """What an artifact needs in the folder. Raises TargetError where its bytes are wrong or names collide."""
-        if files.hash_file(artifact.path) != artifact.sha256:
-            raise TargetError(
-                "the artifact's bytes are not those that were verified",
-                where=str(artifact.path),
-                expected=artifact.sha256,
-                remedy="run doit again; it restores the file from the content store",
-                guide="12",
-            )
+        check_bytes(artifact)
         path = f"{directory}/{artifact.file_name}"
         self._check_case(directory, artifact.file_name)
         pieces = self.pieces(directory, artifact.file_name)
@@ -60,12 +54,8 @@ class FolderFiles:
         chosen: Storage = storage or ("chunks" if pieces and not whole.exists() else "plain")
         chunks: tuple[Chunk, ...] = ()
         if chosen == "chunks":
-            names = release.chunk_names(artifact.file_name, artifact.size)
-            chunks = tuple(
-                Chunk(file_name=name, sha256=hashlib.sha256(piece).hexdigest())
-                for name, piece in zip(names, pieces_of(artifact.path), strict=True)
-            )
-            standing = {f"{directory}/{name}" for name in (*names, release.chunk_manifest_name(artifact.file_name))}
+            chunks = chunks_of(artifact)
+            standing = chunk_paths(artifact, directory, chunks)
             removed = ({*pieces, path} if whole.exists() else set(pieces)) - standing
             present = (
                 not removed

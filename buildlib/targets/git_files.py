@@ -12,11 +12,11 @@ from buildlib.core.manifests.manifest import Chunk
 from buildlib.core.manifests.release import Storage
 from buildlib.errors import InputChanged, TargetError
 from buildlib.ports.target import Artifact
-from buildlib.store import files
 from buildlib.targets import git_tree
 from buildlib.targets.git_commands import Git
 from buildlib.targets.git_tree import TreeEdit, TreeFile
-from buildlib.targets.publication import FilePlan, pieces_of
+from buildlib.targets.outgoing import check_bytes, chunk_paths, chunks_of, pieces_of
+from buildlib.targets.publication import FilePlan
 
 
 def stage_file(git: Git, file: FilePlan) -> Iterator[TreeEdit]:
@@ -58,14 +58,7 @@ def plan_file(
     known: Mapping[str, str],
 ) -> FilePlan:
     """What an artifact needs in a tree. Raises TargetError where the bytes are wrong or the storage does not fit."""
-    if files.hash_file(artifact.path) != artifact.sha256:
-        raise TargetError(
-            "the artifact's bytes are not those that were verified",
-            where=str(artifact.path),
-            expected=artifact.sha256,
-            remedy="run doit again; it restores the file from the content store",
-            guide="12",
-        )
+    check_bytes(artifact)
     path = f"{directory}/{artifact.file_name}"
     _check_case(path, git, tree)
     pieces = sorted(
@@ -77,12 +70,8 @@ def plan_file(
     there = git_tree.content(git, tree[path].oid, known) if path in tree else None
     chunks: tuple[Chunk, ...] = ()
     if storage == "chunks":
-        names = release.chunk_names(artifact.file_name, artifact.size)
-        chunks = tuple(
-            Chunk(file_name=name, sha256=hashlib.sha256(piece).hexdigest())
-            for name, piece in zip(names, pieces_of(artifact.path), strict=True)
-        )
-        standing = {f"{directory}/{name}" for name in (*names, release.chunk_manifest_name(artifact.file_name))}
+        chunks = chunks_of(artifact)
+        standing = chunk_paths(artifact, directory, chunks)
         present = (
             standing == set(pieces)
             and path not in tree

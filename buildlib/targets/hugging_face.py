@@ -18,10 +18,10 @@ from buildlib.core.manifests.manifest import Entry, tinygrad_ref
 from buildlib.errors import BuildError, Cancelled, TargetError
 from buildlib.ports.events import Events, Silent
 from buildlib.ports.target import Artifact, Check, MakeCatalog, Observation, Published, Request, TargetState
-from buildlib.store import files
 from buildlib.targets import conflict, publication
 from buildlib.targets.hub import Hub, HubCommit, Moved, Operations
 from buildlib.targets.hub_memory import Memory, Seen, artifact_path, entries_of
+from buildlib.targets.outgoing import check_bytes
 from buildlib.targets.publication import FilePlan, ManifestPlan, Plan
 
 TRIES = 2
@@ -219,14 +219,7 @@ class HuggingFace:
                 got=self._settings.large_files,
                 remedy="take large_files out of the target",
             )
-        if files.hash_file(artifact.path) != artifact.sha256:
-            raise TargetError(
-                "the artifact's bytes are not those that were verified",
-                where=str(artifact.path),
-                expected=artifact.sha256,
-                remedy="run doit again; it restores the file from the content store",
-                guide="12",
-            )
+        check_bytes(artifact)
         path = artifact_path(self._settings, request.model, artifact.file_name)
         url = release.file_url(self._settings, request.model, path)
         if url is None and (not self._settings.manifests or request.new_bundle is not None):

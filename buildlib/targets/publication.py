@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from buildlib.core.catalog import Model, Target
 from buildlib.core.manifests import manifest_edit, release
@@ -198,15 +197,6 @@ def with_manifest_url(file: FilePlan, manifests: list[ManifestPlan], model: Mode
         if entry is not None and entry.url is not None:
             return dataclasses.replace(file, url=entry.url)
     return file
-
-
-def pieces_of(path: Path) -> Iterator[bytes]:
-    """A file's chunks, one after the other; one empty chunk for an empty file."""
-    with path.open("rb") as file:
-        first = True
-        while (piece := file.read(release.CHUNK_SIZE)) or first:
-            first = False
-            yield piece
 
 
 def former_entries(entries: Mapping[str, Mapping[str, Entry]]) -> tuple[Entry, ...]:
