@@ -12,9 +12,10 @@ from buildlib.core.remote import recompiled_path
 from buildlib.device.link import DeviceLink
 from buildlib.plain_text import one_line
 from buildlib.steps import toolchain
-from buildlib.steps.compile_job import Piece, end_job, job_request, pieces
+from buildlib.steps.compile_job import Piece, job_request, pieces
 from buildlib.steps.compile_log import Log
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.jobs import end_job
 from buildlib.steps.left_over import past_own_job
 from buildlib.steps.operators import require_operators
 from buildlib.steps.readiness import require_ready

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ from buildlib.core.remote import recompiled_path, source_path
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
 from buildlib.steps.context import StepContext
-from buildlib.steps.scripts import Script, compile_script, shipped_path
+from buildlib.steps.jobs import ship
+from buildlib.steps.scripts import compile_script
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,26 +97,12 @@ def ship_script(context: StepContext, link: DeviceLink) -> tuple[str, list[dict[
     return inputs[0]["path"], inputs
 
 
-def ship(link: DeviceLink, script: Script) -> list[dict[str, str]]:
-    """Sends a script and what it loads into one directory, under their own names; as inputs of a job, itself first."""
-    sent = {shipped_path(link.device, script, file): file for file in script}
-    link.push_small({remote: (file.path, file.sha256) for remote, file in sent.items()})
-    return [{"path": remote, "sha256": file.sha256} for remote, file in sent.items()]
-
-
 def warp_arguments(context: StepContext) -> list[str]:
     """Where the warps must have been captured, when that is another device than the policy's (an external GPU's)."""
     warp = context.parts["flags"].get("WARP_DEV", "").rpartition("+")[2].partition(":")[0]
     if context.device.compile_script != "builtin" or warp in ("", context.parts["arguments"]["expected_device"]):
         return []
     return ["--expected-warp-device", warp]
-
-
-def end_job(link: DeviceLink, key: str) -> None:
-    """Ends the job and everything that it started, although the build itself is being stopped."""
-    link.cancel = None
-    with contextlib.suppress(errors.BuildError):
-        link.call("job_cancel", key=key)
 
 
 def _size(size: list[int]) -> str:

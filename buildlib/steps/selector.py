@@ -18,11 +18,10 @@ from buildlib.core.stages import artifact_digests, stages_up_to
 from buildlib.core.verdicts.findings import Finding
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain, validate
-from buildlib.steps.compile_job import end_job, ship
 from buildlib.steps.context import StepContext
+from buildlib.steps.jobs import run_job, ship
 from buildlib.steps.scripts import selector_script
 from buildlib.steps.world import FileWorld
-from buildlib.store import files
 
 ACTIVE = "ModelManager_ActiveBundle"
 REMEMBERED = (ACTIVE, "ModelManager_DownloadRef", "ModelManager_DownloadIndex")
@@ -130,20 +129,7 @@ def download(
         "hand_over": context.device.timeouts.validate * len(entries) + SPARE,
         "again": True,
     }
-    log = bytearray()
-    try:
-        link.call("job_start", key=key, **job)
-        return link.follow(
-            key,
-            on_log=lambda offset, data: log.extend(data),
-            on_tick=lambda elapsed: context.events.progress(context.model.name, context.stage, int(elapsed), None),
-        )
-    except errors.Cancelled:
-        end_job(link, key)
-        raise
-    finally:
-        if log:
-            files.write(log_path(context), bytes(log))
+    return run_job(context, link, key, job, log_path(context))[0]
 
 
 def log_path(context: StepContext) -> Path:

@@ -16,12 +16,12 @@ from buildlib.core.verdicts.validation import Asked, Validation, judge_run, with
 from buildlib.core.verdicts.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
 from buildlib.steps import toolchain
-from buildlib.steps.compile_job import as_reported, end_job, ship
+from buildlib.steps.compile_job import as_reported
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.jobs import run_job, ship
 from buildlib.steps.scripts import compile_script_id, harness_script, iqpilot_script
 from buildlib.steps.signals import look
 from buildlib.steps.world import observe_files
-from buildlib.store import files
 
 SPEED = "15.0"
 """Metres a second that the guide's harness is told (section 9.1)."""
@@ -154,7 +154,6 @@ def drive(
     context: StepContext, link: DeviceLink, key: str, report: str, job: dict[str, Any]
 ) -> tuple[dict[str, Any], str, Signals, Signals]:
     """Runs a harness as a job on the device, its log kept here: final status, log, signals before and after."""
-    log = bytearray()
     job = {
         "subject": f"validate {context.model.name}",
         "toolchain": toolchain.spec(context.workspace, link.device, compile_script_id(link.device)),
@@ -166,19 +165,7 @@ def drive(
         **job,
     }
     before = look(link, context.subject)
-    try:
-        link.call("job_start", key=key, **job)
-        status = link.follow(
-            key,
-            on_log=lambda offset, data: log.extend(data),
-            on_tick=lambda elapsed: context.events.progress(context.model.name, context.stage, int(elapsed), None),
-        )
-    except errors.Cancelled:
-        end_job(link, key)
-        raise
-    finally:
-        if log:
-            files.write(log_path(context), bytes(log))
+    status, log = run_job(context, link, key, job, log_path(context))
     return status, log.decode("utf-8", "replace"), before, look(link, context.subject, since=before.clock)
 
 

@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("step_versions.json")
 CODE: dict[str, tuple[str, ...]] = {
     "source": ("steps/source.py", "artifact/onnx_reader.py", "core/sources/model_form.py"),
     "upload": ("steps/upload.py",),
-    "compile": ("steps/compile.py", "steps/compile_job.py", "steps/toolchain.py"),
+    "compile": ("steps/compile.py", "steps/compile_job.py", "steps/jobs.py", "steps/toolchain.py"),
     "pull": ("steps/pull.py",),
     "verify": (
         "steps/verify.py",
@@ -33,6 +33,7 @@ CODE: dict[str, tuple[str, ...]] = {
     "install": ("steps/install.py",),
     "validate": (
         "steps/validate.py",
+        "steps/jobs.py",
         "core/verdicts/validation.py",
         "core/verdicts/validation_iqpilot.py",
         "core/verdicts/signals.py",
