@@ -19,6 +19,8 @@ CLOCK_SKEW = 120.0
 """Seconds of difference that are worth a word: file times and certificates begin to disagree."""
 SPARE = 64 << 20
 """Bytes that the device's agent keeps free on every disk."""
+NOT_YET = "not there yet"
+"""What a probe says of a directory that a later one will make: it makes nothing on a device that is not offroad."""
 READ_BY_THE_SCRIPT = frozenset({"WARP_DEV"})
 """Flags that the compile script reads itself."""
 NOT_IN_SCONSCRIPT = frozenset({"WARP_DEV"})
@@ -67,7 +69,7 @@ def unheard_flags(flags: Mapping[str, str], heard: Iterable[str] | None) -> list
 def directory_problems(device: Device, directories: Mapping[str, str]) -> Iterator[Line]:
     """A line for each directory that the compiling user cannot write; directories: device path -> "ok" or why not."""
     for path, text in directories.items():
-        if text == "ok":
+        if text in ("ok", NOT_YET):
             continue
         if "read-only" in text.lower():
             remedy = (
@@ -154,7 +156,10 @@ def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | No
 def _directories(device: Device, health: Mapping[str, Any], need: int) -> Iterator[Line]:
     broken = list(directory_problems(device, health["directories"]))
     yield from broken
-    if not broken:
+    later = [path for path, text in health["directories"].items() if text == NOT_YET]
+    if later:
+        yield Line("note", f"not there yet, made once it is offroad: {' '.join(later)}")
+    elif not broken:
         yield Line("ok", f"{len(health['directories'])} directories writable")
     free = {name: count for name, count in health["free"].items() if count is not None}
     least = min(free.values(), default=0)

@@ -83,14 +83,16 @@ def _health(request: Request, mended: dict[str, Any]) -> dict[str, Any]:
 def _directories(request: Request) -> dict[str, str]:
     """{device path: "ok" or what is wrong} of the directories that the compiling user must be able to write.
 
-    Missing ones are made and each is tried by writing, while offroad.
+    Missing ones are made and each is tried by writing, while offroad. Else nothing is, and they are "not there yet".
     """
     places = request.places
     offroad = onroad_state(places) == "0"
     found = {}
     for real in (*places.caches, places.state, places.models):
         if not offroad:
-            found[places.device(real)] = "ok" if os.access(real, os.W_OK) else "not writable or missing"
+            missing = "No such file or directory" if real == places.models else "not there yet"
+            wrong = "not writable" if os.path.lexists(real) else missing
+            found[places.device(real)] = "ok" if os.access(real, os.W_OK) else wrong
             continue
         try:
             if real != places.models:
