@@ -11,7 +11,7 @@ from buildlib.core import freshness
 from buildlib.core.catalog import Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import BY_NAME, Stage, stages_up_to, wanted
-from buildlib.core.unknown_names import unknown_device, unknown_model, unknown_task
+from buildlib.core.unknown_names import check_apart, unknown_device, unknown_model, unknown_task
 from buildlib.core.wording import change_of, counted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
@@ -53,6 +53,7 @@ class PlanCommand(ProjectCommand):
 def goals(session: Session, arguments: list[str]) -> dict[str, tuple[Stage, ...]]:
     """The stages that a command line asks of each model: `nopp`, `compile`, `compile:nopp`; nothing means all."""
     models, devices = session.workspace.catalog.models, session.workspace.catalog.devices
+    check_apart(arguments, BY_NAME, models)
     asked: dict[str, tuple[Stage, ...]] = {}
     for argument in arguments or list(models):
         stage, _, model = argument.partition(":")

@@ -48,6 +48,22 @@ def unknown_target(word: str, known: Iterable[str]) -> UsageError:
     return unknown("target", word, sorted(known), "targets are declared in models.yaml, under `targets:`")
 
 
+def check_apart(words: Iterable[str], stages: Iterable[str], models: Iterable[str]) -> None:
+    """Raises UsageError where a stage and a model stand beside each other: doit would do the stage of every model.
+
+    `doit publish nopp` looks like `doit unpublish nopp`, and would publish all.
+    """
+    said = list(words)
+    bare, named = [word for word in said if word in set(stages)], [word for word in said if word in set(models)]
+    if bare and named:
+        meant = " ".join(f"{stage}:{model}" for stage in bare for model in named)
+        raise UsageError(
+            f"`{' '.join(bare)}` alone means every model, not {' '.join(named)}",
+            expected=meant,
+            remedy=f"doit {meant}",
+        )
+
+
 def unknown_task(word: str, tasks: Iterable[str], what: str = "task") -> UsageError:
     """For a name that is none of doit's. what: all that it could have been."""
     meant = near(word, tasks)

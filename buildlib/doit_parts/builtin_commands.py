@@ -22,16 +22,17 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
 from buildlib.core.unknown_names import unknown_task
 from buildlib.doit_parts.command_line import Spoken
-from buildlib.errors import UsageError
+from buildlib.errors import BuildError, UsageError, unforeseen
 
 
 class Named(Spoken):
     """Before a command of doit that takes names of tasks: an unknown one is told as everywhere else."""
 
+    name: str
     task_list: Any
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> int:
-        """As doit's, which has a message without remedy for such a name, or a traceback."""
+        """As doit's, which has a message without remedy for such a name, or a traceback; so has a full disk."""
         try:
             status: int = super().execute(opt_values, pos_args)  # type: ignore[misc] # doit's Command is next in line
         except (InvalidCommand, InvalidTask, KeyError):
@@ -42,6 +43,10 @@ class Named(Spoken):
             error = unknown_task(unknown, tasks)
             print(error.render(), file=sys.stderr)
             return error.exit_status
+        except (BuildError, OSError) as refused:
+            told = refused if isinstance(refused, BuildError) else unforeseen(f"doit {self.name}", refused)
+            print(told.render(), file=sys.stderr)
+            return told.exit_status
         return status
 
 

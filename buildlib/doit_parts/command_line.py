@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getopt
+import io
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +22,8 @@ class Spoken:
         from doit import doit_cmd
 
         command: Any = self
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a model's name is any text, a terminal's encoding is not
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             taken = doit_cmd._CMDLINE_VARS or {}
             check_variables([name for name in taken if is_variable(name)], command.get_name())

@@ -18,6 +18,7 @@ class LinesReporter:
         self.errors: list[str] = []
         self.built: set[str] = set()
         self.touched: set[str] = set()
+        self.ignored: dict[str, str | None] = {}
         self.selected: list[str] = []
         self.started = time.monotonic()
 
@@ -44,8 +45,10 @@ class LinesReporter:
         """Silence is the reward."""
 
     def skip_ignore(self, task: Any) -> None:
-        """A task that `doit ignore` named."""
-        self._say(f"{task.name} is ignored (doit ignore); `doit forget {task.name}` ends that")
+        """A task that `doit ignore` named, or one that waits for such a one and says nothing."""
+        if not self.ignored.keys() & set(task.task_dep):
+            self._say(f"{task.name} is ignored (doit ignore); `doit forget {task.name}` ends that")
+        self.ignored[task.name] = (task.meta or {}).get("model")
 
     def add_failure(self, task: Any, fail: Any) -> None:
         """A task failed, or could not run because another one did."""
@@ -97,7 +100,10 @@ class LinesReporter:
         assumed = session is not None and any(
             judgement.state is State.ASSUMED for model in self.touched for judgement in session.judged(model).values()
         )
-        return f"{counted(len(self.touched), 'model')} up to date{' (assumed)' if assumed else ''}."
+        passed_over = self.touched & set(self.ignored.values())
+        ignored = f", {len(passed_over)} ignored" if passed_over else ""
+        fresh = len(self.touched) - len(passed_over)
+        return f"{counted(fresh, 'model')} up to date{' (assumed)' if assumed else ''}{ignored}."
 
     def _say(self, text: str) -> None:
         self.out.write(f"{text}\n")

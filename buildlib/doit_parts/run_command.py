@@ -11,9 +11,9 @@ from doit.cmd_run import Run
 from doit.exceptions import InvalidCommand
 
 from buildlib import errors
-from buildlib.core.unknown_names import unknown_task
+from buildlib.core.unknown_names import check_apart, unknown_task
 from buildlib.doit_parts import idle
-from buildlib.doit_parts.command_line import Spoken, chosen_device
+from buildlib.doit_parts.command_line import Spoken, chosen_device, spelt
 from buildlib.doit_parts.interrupts import Interrupts
 from buildlib.store import locks
 
@@ -91,7 +91,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         plain = type(self) is RunCommand and is_plain(opt_values, pos_args)
         with locks.exclusive(
             root / ".build" / "lock",
-            " ".join(["doit", *pos_args]),
+            " ".join([spelt(self.name), *pos_args]),
             wait=LOCK_WAIT,
             on_wait=lambda holder: print(f"waiting for {holder}", file=sys.stderr),
             stop=interrupts.cancel.is_set,
@@ -116,6 +116,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         plain: bool,
         former_died: bool,
     ) -> int:
+        from buildlib.core.stages import BY_NAME
         from buildlib.doit_parts import session as sessions
         from buildlib.store import leftovers
         from buildlib.store.workspace import Workspace
@@ -133,6 +134,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         with session.workspace.saving():
             if former_died:
                 leftovers.sweep(session.workspace)
+            check_apart(pos_args, BY_NAME, session.workspace.catalog.models)
             self.before(session, pos_args)
             status: int = super().execute(opt_values, pos_args)
             if plain and status == 0 and interrupts.exit_status is None and self._was_idle(session):
@@ -168,6 +170,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         from doit.control import TaskControl
         from doit.task import Stream
 
+        from buildlib.core.declaration.names import COMMANDS, DOIT_COMMANDS
         from buildlib.doit_parts import session as sessions
         from buildlib.doit_parts.runner import CancellableRunner, DeviceRunner
 
@@ -178,8 +181,8 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         try:
             self.control.process(self.sel_tasks)
         except InvalidCommand as invalid:
-            tasks = list(self.control.tasks)
-            raise unknown_task(str(invalid.not_found), tasks, "command, task or artifact") from None
+            known = [*self.control.tasks, *COMMANDS, *DOIT_COMMANDS]
+            raise unknown_task(str(invalid.not_found), known, "command, task or artifact") from None
         if single:
             self._drop_dependencies()
         chosen = self.reporters[reporter] if isinstance(reporter, str) else reporter

@@ -45,12 +45,37 @@ def test_an_artifacts_path_is_a_name_for_what_makes_it(project: Project) -> None
 
 
 def test_an_unknown_name_says_what_was_meant_and_runs_nothing(built: Project) -> None:
-    for asked, meant in (("oen", "one"), ("compile:tow", "compile:two"), ("complie", "compile")):
+    for asked, meant in (
+        ("oen", "one"),
+        ("compile:tow", "compile:two"),
+        ("complie", "compile"),
+        ("statu", "status"),
+        ("docter", "doctor"),
+    ):
         run = built.doit(asked)
         assert run.status == 3, run
         assert asked in run.err
         assert f"did you mean {meant!r}" in run.err
     assert built.calls() == []
+
+
+@pytest.mark.parametrize("words", [("install", "one"), ("one", "compile"), ("plan", "publish", "one")])
+def test_a_stage_and_a_model_as_two_words_are_refused(built: Project, words: tuple[str, ...]) -> None:
+    """`doit publish one` would publish every model."""
+    run = built.doit(*words)
+    assert run.status == 3
+    assert run.out == ""
+    assert f"  try   doit {({*words} - {'plan', 'one'}).pop()}:one\n" in run.err
+
+
+@pytest.mark.parametrize("words", [("list",), ("help", "one"), ("info", "compile:one"), ("inspect", "Mødel – 1.pkl")])
+def test_a_name_that_the_output_cannot_spell_ends_no_command(built: Project, words: tuple[str, ...]) -> None:
+    """As with a locale that is not UTF-8; a model's display name may be any text."""
+    built.models["one"]["display_name"] = "Mødel – 1"
+    built.declare()
+    shutil.copyfile(built.artifact("one"), built.root / "Mødel – 1.pkl")
+    built.environment["PYTHONIOENCODING"] = "ascii"
+    assert "M\\xf8del \\u2013 1" in built.doit(*words).ok().out
 
 
 @pytest.mark.parametrize("command", ["status", "explain", "plan", "rebuild"])
@@ -112,12 +137,26 @@ def test_ignore_lasts_until_forget_and_says_so(built: Project) -> None:
     built.models["one"]["flags"] = {"NOLOCALS": 1}
     built.declare()
     run = built.doit()
-    assert "compile:one is ignored" in run.out
+    assert run.out == (
+        "compile:one is ignored (doit ignore); `doit forget compile:one` ends that\n1 model up to date, 1 ignored.\n"
+    )
+    assert built.doit().out == run.out
     assert built.calls() == []
     built.doit("forget", "compile:one").ok()
     built.doit().ok()
     assert built.calls() == [ONE]
     built.assert_right()
+
+
+def test_a_mark_that_cannot_be_stored_is_told_without_a_traceback(built: Project) -> None:
+    built.doit("ignore", "two").ok()
+    marks = built.root / ".build/doit-marks.json"
+    marks.unlink()
+    (marks / "in the way").mkdir(parents=True)
+    run = built.doit("ignore", "one")
+    assert run.status == 1
+    assert "doit-marks.json" in run.err
+    assert "  try   " in run.err
 
 
 @pytest.mark.parametrize("processes", ["1", "2", "8"])
