@@ -11,7 +11,7 @@ from threading import Event
 import msgspec
 
 from buildlib.artifact.onnx_reader import inspect_onnx
-from buildlib.core.catalog import Catalog, PathSource, UrlSource
+from buildlib.core.catalog import Catalog, GitSource, PathSource, UrlSource
 from buildlib.core.declaration import names
 from buildlib.core.declaration.new_model import NewModel, Origin, entry_values, guess_kind, guess_model, parse_origin
 from buildlib.core.declaration.yaml_append import append_entry
@@ -107,7 +107,7 @@ class _Part:
 
 def _look(workspace: Workspace, name: str, text: str, into: Path, events: Events, cancel: Event | None) -> _Part:
     """Brings one source where it is not here, and inspects it."""
-    origin = parse_origin(text)
+    origin = _origin(text)
     context = SourceContext(
         root=workspace.root,
         state=workspace.state / "sources",
@@ -133,6 +133,16 @@ def _look(workspace: Workspace, name: str, text: str, into: Path, events: Events
         git.Reader(origin, replace(context, pin=pin)).fetch(into)
         there = into
     return _Part(text=text, origin=origin, inspection=inspect_onnx(there, where=text), fetched=fetched, pin=pin)
+
+
+def _origin(text: str) -> Origin:
+    """What a text names. A clone here needs no `git+` before it where no file has the whole text for its name."""
+    origin = parse_origin(text)
+    if isinstance(origin, PathSource) and not Path(text).expanduser().exists():
+        reference = parse_origin(f"git+{text}")
+        if isinstance(reference, GitSource) and Path(reference.repository).expanduser().is_dir():
+            return reference
+    return origin
 
 
 def _as_written(workspace: Workspace, origin: PathSource) -> PathSource:

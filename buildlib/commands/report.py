@@ -48,11 +48,10 @@ def points_of(session: Session, name: str) -> list[Point]:
     artifacts = published_digests(subject.model, artifact_digests({"compile": compiled})) if compiled else {}
     seen = read_observation(workspace, subject.device.name)
     profile = effective_profile(subject.catalog, subject.model, subject.device)
-    flags = seen.flags if seen is not None else None
     return checklist(
         judged,
         artifacts,
         attestations.read_all(workspace.root, name),
         runtime=runtime_digest(workspace, subject.device.name),
-        flags_differ=flag_differences(flags, profile) if flags is not None else None,
+        flags_differ=flag_differences(seen.flags if seen is not None else None, profile),
     )

@@ -28,7 +28,7 @@ def checklist(
     runtime: str | None,
     flags_differ: list[str] | None,
 ) -> list[Point]:
-    """The fifteen points for a model. flags_differ: of SConscript; None where the device has none."""
+    """The fifteen points for a model. flags_differ: of SConscript; None where none was compared."""
     drives = list(attestations)
     onroad = next((one for one in drives if not one.published and one.holds_for(artifacts, runtime)), None)
     after = next((one for one in drives if one.published and one.holds_for(artifacts, runtime)), None)
@@ -114,7 +114,7 @@ def _where(result: dict[str, Any]) -> str:
 
 def _flags(differ: list[str] | None) -> str:
     if differ is None:
-        return "the device has no SConscript"
+        return "the device has no SConscript, or compiles for another backend"
     return "; ".join(differ) if differ else "every larch64 function agrees with the profile"
 
 

@@ -35,14 +35,14 @@ class Line(msgspec.Struct, frozen=True):
     remedy: str | None = None
 
 
-def flag_differences(flags: Mapping[str, list[str]] | None, profile: Profile) -> list[str]:
+def flag_differences(flags: Mapping[str, list[str]] | None, profile: Profile) -> list[str] | None:
     """How the functions of SConscript that return larch64 flags differ from a profile; one line a difference.
 
     flags: function -> ["DEV=QCOM", ...]; None where the device has no SConscript. Only a QCOM profile is compared: the
-    other backends' flags are not SConscript's business.
+    other backends' flags are not SConscript's business. None where nothing was compared.
     """
     if flags is None or profile.expected_device != "QCOM":
-        return []
+        return None
     found: list[str] = []
     for function, words in flags.items():
         has = dict(word.partition("=")[::2] for word in words)
@@ -137,12 +137,11 @@ def _ours(device: Device, health: Mapping[str, Any], files: Mapping[str, Any]) -
 
 
 def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | None) -> Iterator[Line]:
-    if profile.expected_device != "QCOM":
-        return
-    if flags is None:
-        yield Line("note", "no SConscript there, so its flags were not compared")
-        return
     differences = flag_differences(flags, profile)
+    if differences is None or flags is None:
+        if profile.expected_device == "QCOM":
+            yield Line("note", "no SConscript there, so its flags were not compared")
+        return
     for text in differences:
         yield Line(
             "BAD",

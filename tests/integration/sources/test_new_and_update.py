@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,22 @@ def test_a_reference_is_pinned(workspace: Workspace, onnx: Path, repository) -> 
     assert pin is not None
     assert (pin.commit, pin.sha256) == (commit, hash_file(onnx))
     assert workspace.blobs.has(hash_file(onnx))
+
+
+def test_a_clone_here_is_one_without_being_called_so_but_never_in_a_files_place(
+    workspace: Workspace, onnx: Path, repository, tmp_path: Path
+) -> None:
+    repository.commit("models/m.onnx", onnx.read_bytes())
+    clone = tmp_path / "New New Vault" / "clone"
+    subprocess.run(["git", "clone", "-q", str(repository.bare), str(clone)], check=True)
+    text = f"{clone}#main:m.onnx"
+    Path(text).write_bytes(onnx.read_bytes())
+    add_model(workspace, "file", [text])
+    add_model(workspace, "fromgit", [f"{clone}#main:models/m.onnx"])
+    models = Workspace(workspace.root, {}).catalog.models
+    assert models["file"].sources["supercombo"] == PathSource(path=text)
+    reference = GitSource(repository=str(clone), ref="main", path="models/m.onnx")
+    assert models["fromgit"].sources["supercombo"] == reference
 
 
 def test_update_alone_moves_a_pin(workspace: Workspace, onnx: Path, repository) -> None:
