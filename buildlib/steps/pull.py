@@ -28,10 +28,11 @@ def run(context: StepContext) -> Outcome:
         targets.append(_write_digest(context, path, sha256))
         total += size
     verb = "from the device" if fetched else "from the content store"
+    hashes = ", ".join(made["sha256"][:12] for made in context.upstream["compile"].result["artifacts"].values())
     return Outcome(
         result={"artifacts": dict(context.parts["artifacts"])},
         targets=tuple(targets),
-        summary=f"{total / 1e6:.1f} MB {verb}",
+        summary=f"{total / 1e6:.1f} MB {verb}, sha256 {hashes}",
     )
 
 

@@ -62,7 +62,7 @@ def test_an_artifact_comes_home_from_a_device_that_is_onroad_for_that_only_reads
     desk.comma.set_param("IsOnroad", "1")
     there = snapshot(desk)
     out = desk.doit("verify").ok().out
-    assert "one         pull       7.7 MB from the device\n" in out
+    assert "one         pull       7.7 MB from the device, sha256 " in out
     assert desk.artifact("one").read_bytes() == desk.there(REMOTE_OUTPUT).read_bytes()
     desk.doit("doctor", "desk")
     desk.status()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_harmed_artifact_is_restored_byte_for_byte_without_a_compile(built: Pr
     harm(artifact)
     assert "one.pkl is" in built.doit("plan").ok().out
     run = built.doit().ok()
-    assert "from the content store" in run.out
+    assert f"from the content store, sha256 {hashlib.sha256(before).hexdigest()[:12]}\n" in run.out
     assert artifact.read_bytes() == before
     assert built.calls() == []
     assert built.doit().ok().text == UP_TO_DATE
