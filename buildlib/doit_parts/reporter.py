@@ -97,6 +97,8 @@ class LinesReporter:
             warned = len(session.warnings) if session is not None else 0
             told = f", {counted(warned, 'warning')} above" if warned else ""
             return f"{counted(len(self.built), 'model')} built in {seconds:.0f} s{told}."
+        if self.selected and not self.touched:
+            return "No model was asked for, devices only: `doit doctor` shows what they say."
         assumed = session is not None and any(
             judgement.state is State.ASSUMED for model in self.touched for judgement in session.judged(model).values()
         )

@@ -77,7 +77,11 @@ def make_sandbox(root: Path, *, tinygrad_ref: str | None = None) -> Sandbox:
         return open_sandbox(root)
     building = root.with_name(root.name + ".making")
     if root.exists() and any(root.iterdir()):
-        raise TargetError("the directory is not empty and no sandbox", where=str(root), remedy="choose another one")
+        raise TargetError(  # `git clean` takes a bare origin away, and leaves the clone beside it
+            "the directory is not empty and no whole sandbox",
+            where=str(root),
+            remedy="look into it, move it away, then run doit sandbox",
+        )
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     sandbox = Sandbox(root=building, port=_free_port())

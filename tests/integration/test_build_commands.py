@@ -148,6 +148,12 @@ def test_ignore_lasts_until_forget_and_says_so(built: Project) -> None:
     built.assert_right()
 
 
+def test_a_look_at_devices_alone_counts_no_models(built: Project) -> None:
+    assert built.doit("preflight").ok().out == (
+        "No model was asked for, devices only: `doit doctor` shows what they say.\n"
+    )
+
+
 def test_a_mark_that_cannot_be_stored_is_told_without_a_traceback(built: Project) -> None:
     built.doit("ignore", "two").ok()
     marks = built.root / ".build/doit-marks.json"

@@ -46,8 +46,9 @@ def test_making_it_again_returns_it_and_something_else_is_not_overwritten(
 ) -> None:
     assert make_sandbox(made_sandbox.root) == made_sandbox == open_sandbox(made_sandbox.root)
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(TargetError, match="not empty"):
+    with pytest.raises(TargetError, match="not empty") as caught:
         make_sandbox(tmp_path)
+    assert caught.value.remedy == "look into it, move it away, then run doit sandbox"
     with pytest.raises(TargetError, match="no sandbox here"):
         open_sandbox(tmp_path)
 
