@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 from pathlib import Path
 
@@ -35,8 +36,9 @@ def main() -> None:
     parser.add_argument("--iqpilot", action="store_true", help="with a harness in IQPilot's place")
     options = parser.parse_args()
     directory = options.directory.resolve()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     compiler = find_c_compiler(directory).path
-    with comma_device(directory) as device:
+    with contextlib.suppress(KeyboardInterrupt), comma_device(directory) as device:
         device.path("usr/local/venv/bin/clang").symlink_to(compiler)
         if options.iqpilot:
             add_iqpilot(device.root)
