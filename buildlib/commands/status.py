@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from buildlib.commands.base import ProjectCommand, chosen_models, opt_json, print_json
 from buildlib.console.table import columns
 from buildlib.core import freshness
+from buildlib.core.attestation import last_drive
 from buildlib.core.freshness import Judgement, State
-from buildlib.core.stages import STAGES, wanted
+from buildlib.core.key import digest
+from buildlib.core.stages import STAGES, artifact_digests, published_digests, wanted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.world import FileWorld
+from buildlib.store import attestations
+
+BEFORE_ONROAD = "validate"
+"""The column that attested drives follow, as in guide section 9."""
 
 opt_only = {
     "name": "only",
@@ -22,6 +28,14 @@ opt_only = {
     "choices": (("stale", "models that have something to do"),),
     "help": "show only these models",
 }
+
+
+class Row(NamedTuple):
+    """One model. onroad: of its attested drives, see `last_drive`."""
+
+    subject: Subject
+    judged: dict[str, Judgement]
+    onroad: str | None
 
 
 class StatusCommand(ProjectCommand):
@@ -35,19 +49,26 @@ class StatusCommand(ProjectCommand):
     def work(self, session: Session, options: Any, arguments: list[str]) -> int:
         """Judges every stage of every model."""
         world = FileWorld(session.workspace)
-        found: list[tuple[Subject, dict[str, Judgement]]] = []
+        found: list[Row] = []
         for name in chosen_models(session, arguments):
             subject = session.subject(name)
             judged = freshness.judge_model(subject, world)
             if options["only"] != "stale" or not _settled(subject, judged):
-                found.append((subject, judged))
+                found.append(Row(subject, judged, _onroad(world, subject, judged)))
         if options["json"]:
-            print_json([as_plain(subject, judged) for subject, judged in found])
+            print_json([as_plain(row) for row in found])
         elif not found:
             print("Nothing is stale.")
         else:
             print("\n".join(as_lines(found)))
         return 0
+
+
+def _onroad(world: FileWorld, subject: Subject, judged: dict[str, Judgement]) -> str | None:
+    kept, compiled = attestations.read_all(world.workspace.root, subject.model.name), judged["compile"].receipt
+    made = published_digests(subject.model, artifact_digests({"compile": compiled})) if compiled else {}
+    identity = world.device(subject.device.name).identity
+    return last_drive(kept, made, digest(identity) if identity is not None else None)
 
 
 def _settled(subject: Subject, judged: dict[str, Judgement]) -> bool:
@@ -73,15 +94,18 @@ def first_reason(judged: dict[str, Judgement]) -> str | None:
     return f"assumed: {assumed.reason}" if assumed else None
 
 
-def as_lines(found: list[tuple[Subject, dict[str, Judgement]]]) -> list[str]:
+def as_lines(found: list[Row]) -> list[str]:
     """The table, then a line a model that has something to say."""
-    rows = [["", "device", *(stage.name for stage in STAGES)]]
+    names = [stage.name for stage in STAGES]
+    place = names.index(BEFORE_ONROAD) + 1
+    rows = [["", "device", *names[:place], "onroad", *names[place:]]]
     reasons = []
-    for subject, judged in found:
+    for subject, judged, onroad in found:
         goal = {stage.name for stage in wanted(subject)}
         cells = [
             "-" if name not in goal and _never(judgement) else cell(judgement) for name, judgement in judged.items()
         ]
+        cells.insert(place, onroad.partition("T")[0] if onroad else "-")
         rows.append([subject.model.name, subject.device.name, *cells])
         told = (State.STALE, State.FAILED)
         reason = first_reason({name: seen for name, seen in judged.items() if name in goal or seen.state in told})
@@ -90,11 +114,12 @@ def as_lines(found: list[tuple[Subject, dict[str, Judgement]]]) -> list[str]:
     return columns(rows) + reasons
 
 
-def as_plain(subject: Subject, judged: dict[str, Judgement]) -> dict[str, Any]:
-    """A model's state for programs: hashes whole."""
+def as_plain(row: Row) -> dict[str, Any]:
+    """A model's state for programs: hashes whole. onroad: when it was driven, "void" for other bytes, or null."""
     return {
-        "model": subject.model.name,
-        "device": subject.device.name,
+        "model": row.subject.model.name,
+        "device": row.subject.device.name,
+        "onroad": row.onroad,
         "stages": {
             name: {
                 "state": str(judgement.state),
@@ -103,6 +128,6 @@ def as_plain(subject: Subject, judged: dict[str, Judgement]) -> dict[str, Any]:
                 "finished": judgement.receipt.finished if judgement.receipt else None,
                 "result": judgement.receipt.result if judgement.receipt else None,
             }
-            for name, judgement in judged.items()
+            for name, judgement in row.judged.items()
         },
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -53,6 +53,13 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
         answered = all(self.points.get(name) is True for name in questions) and all(self.points.values())
         same = bool(artifacts) and dict(artifacts) == self.artifacts
         return same and answered and (runtime is None or runtime == self.runtime)
+
+
+def last_drive(attestations: Iterable[Attestation], artifacts: Mapping[str, str], runtime: str | None) -> str | None:
+    """When the newest attested drive of these bytes was; "void" where all were of other ones, None without any."""
+    drives = [one for one in attestations if not one.published]
+    holding = [one.on for one in drives if one.holds_for(artifacts, runtime)]
+    return max(holding) if holding else "void" if drives else None
 
 
 def contradictions(

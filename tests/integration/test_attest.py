@@ -259,16 +259,28 @@ def lacks_a_drive(project: Project) -> bool:
     return any("onroad attestation" in line for line in gate(project))
 
 
+def onroad(project: Project) -> str:
+    """What `doit status` shows of the drives."""
+    head, row, *_ = project.doit("status", "one").ok().out.splitlines()
+    (told,) = json.loads(project.doit("status", "--json", "one").ok().out)
+    cell = row[head.index("onroad") :].split()[0]
+    assert cell == ((told["onroad"] or "-").partition("T")[0])
+    return cell
+
+
 def test_the_gate_asks_for_a_drive_of_exactly_these_bytes_and_this_runtime(with_policy: Project) -> None:
     project = with_policy
     assert lacks_a_drive(project)
+    assert onroad(project) == "-"
     attest(project)
     assert not lacks_a_drive(project)
+    assert onroad(project) == kept(project)[0]["on"][:10]
     (path,) = project.root.glob("attestations/one/*.json")
     told = json.loads(path.read_text())
     for change in ({"runtime": "0" * 64}, {"artifacts": {ONE: "0" * 64}}, {"published": True}, {"model": "two"}):
         path.write_text(json.dumps({**told, **change}))
         assert lacks_a_drive(project), change
+        assert onroad(project) == ("void" if change.keys() & {"runtime", "artifacts"} else "-"), change
     path.write_text(json.dumps(told))
     assert not lacks_a_drive(project)
 
@@ -277,8 +289,10 @@ def test_other_bytes_make_it_void(with_policy: Project) -> None:
     attest(with_policy)
     with_policy.models["one"]["flags"] = {"NOLOCALS": 1}
     with_policy.declare()
+    assert onroad(with_policy) == "void"
     with_policy.doit("one").ok()
     assert lacks_a_drive(with_policy)
+    assert onroad(with_policy) == "void"
 
 
 def test_the_guide_to_releasing_shows_every_point() -> None:
