@@ -15,6 +15,7 @@ from doit.exceptions import InvalidDodoFile, TaskFailed
 
 from buildlib import errors
 from buildlib.core import stages
+from buildlib.core.wording import for_device
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.session import Session
 from buildlib.store.workspace import Workspace
@@ -130,7 +131,8 @@ class Project:
         trace = "".join(traceback.format_exception(error)) if self.session.debug else ""
         if not isinstance(error, errors.BuildError):
             error = errors.internal(error)
-        return TaskFailed(f"{trace}{what}\n  what  {error.render()}")
+        told = for_device(error.render(), self.session.chosen_device)
+        return TaskFailed(f"{trace}{what}\n  what  {told}")
 
     @property
     def services(self) -> Any:
@@ -143,7 +145,7 @@ class Project:
             self._services = open_services(
                 self.session.workspace,
                 self.session.cancel,
-                Console(warnings=self.session.warnings),
+                Console(warnings=self.session.warnings, device=self.session.chosen_device),
                 RunOptions(**self.session.options),
             )
         return self._services

@@ -13,6 +13,7 @@ from doit.cmd_base import Command
 from buildlib import errors
 from buildlib.core.catalog import Device
 from buildlib.core.unknown_names import unknown_device, unknown_model
+from buildlib.core.wording import for_device
 from buildlib.doit_parts import session as sessions
 from buildlib.doit_parts.command_line import Spoken, chosen_device
 from buildlib.doit_parts.session import Session
@@ -84,7 +85,7 @@ class ProjectCommand(Spoken, Command):  # type: ignore[misc] # doit is untyped
             told = caught if isinstance(caught, errors.BuildError) else errors.unforeseen(f"doit {self.name}", caught)
             if opt_values.get("debug"):
                 traceback.print_exc()
-            print(told.render(), file=sys.stderr)
+            print(for_device(told.render(), session.chosen_device), file=sys.stderr)
             return session.exit_status or told.exit_status
         finally:
             restore()

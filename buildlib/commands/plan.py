@@ -12,7 +12,7 @@ from buildlib.core.catalog import Model
 from buildlib.core.freshness import Judgement
 from buildlib.core.stages import BY_NAME, Stage, stages_up_to, wanted
 from buildlib.core.unknown_names import check_apart, unknown_device, unknown_model, unknown_task
-from buildlib.core.wording import change_of, counted
+from buildlib.core.wording import change_of, counted, for_device
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.world import FileWorld
@@ -44,7 +44,7 @@ class PlanCommand(ProjectCommand):
             if options["json"]:
                 told[name]["publication"] = publishing.as_values(publication)
             else:
-                print("\n".join(publishing.as_lines(publication)))
+                print(for_device("\n".join(publishing.as_lines(publication)), session.chosen_device))
         if options["json"]:
             print_json(told)
         return 0

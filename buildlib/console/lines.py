@@ -8,6 +8,7 @@ import threading
 import time
 from typing import IO
 
+from buildlib.core.wording import for_device
 from buildlib.plain_text import one_line, plain, without_logins
 
 EVERY = 0.1
@@ -15,9 +16,17 @@ EVERY = 0.1
 
 
 class Console:
-    """Prints step lines to a stream; on a terminal the last line shows progress and is wiped before the next."""
+    """Prints step lines to a stream; on a terminal the last line shows progress and is wiped before the next.
 
-    def __init__(self, out: IO[str] | None = None, warnings: list[tuple[str, str]] | None = None) -> None:
+    device: the one that was chosen for this run, None for the usual ones.
+    """
+
+    def __init__(
+        self,
+        out: IO[str] | None = None,
+        warnings: list[tuple[str, str]] | None = None,
+        device: str | None = None,
+    ) -> None:
         self._out = out if out is not None else sys.stdout
         self._live = self._out.isatty()
         self._lock = threading.Lock()
@@ -25,6 +34,7 @@ class Console:
         self._shown = ""
         self._started: dict[tuple[str, str, int | None], tuple[float, int]] = {}
         self.warnings = warnings if warnings is not None else []
+        self._device = device
 
     def step(self, subject: str, stage: str, text: str) -> None:
         """A line that stays."""
@@ -52,7 +62,7 @@ class Console:
 
     def warning(self, subject: str, text: str) -> None:
         """Printed at once, and kept for the summary."""
-        text = plain(without_logins(text))
+        text = for_device(plain(without_logins(text)), self._device)
         with self._lock:
             if (subject, text) in self.warnings:
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from buildlib.core.catalog import Catalog, Device, Model
 from buildlib.core.flags import effective_profile, flag_origins
 from buildlib.core.key import Difference
@@ -14,6 +16,14 @@ _ARGUMENTS = {
     "kind": "kind",
     "artifacts": "artifacts",
 }
+
+
+_ON_A_DEVICE = re.compile(r"\bdoit (?=[a-z]+:[^\s]|(?:attest|diagnose|explain|plan|rebuild|rollback|status) )")
+
+
+def for_device(text: str, device: str | None) -> str:
+    """A message whose commands, typed as they stand, act on the device that was chosen for this run."""
+    return text if device is None else _ON_A_DEVICE.sub(f"doit device={device} ", text)
 
 
 def counted(number: int, noun: str) -> str:

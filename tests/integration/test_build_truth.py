@@ -301,6 +301,8 @@ def test_another_device_for_one_run_and_back_compiles_nothing_twice(built: Proje
     assert built.calls("b") == [], "the same toolchain has compiled it"
     assert "install" in other.out
     assert (built.device("b") / "data/media/0/models" / ONE).read_bytes() == built.artifact("one").read_bytes()
+    assert "try   doit device=b install:one puts" in built.doit("device=b", "rollback", "one").err
+    assert "try   doit install:one puts" in built.doit("rollback", "one").err
     (built.device("b") / "data/openpilot/tinygrad_repo/tinygrad/__init__.py").write_text("version = 3\n")
     built.doit("device=b").ok()
     assert built.calls("b") == [ONE, TWO]

@@ -6,8 +6,23 @@ import pytest
 from msgspec.structs import replace
 
 from buildlib.core.key import Difference
-from buildlib.core.wording import place_of, short, subject_of
+from buildlib.core.wording import for_device, place_of, short, subject_of
 from tests.unit.core.worlds import make_subject
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("try   doit install:one --keep", "try   doit device=b install:one --keep"),
+        ("then: doit rollback one", "then: doit device=b rollback one"),
+        ("`doit attest one` after a drive", "`doit device=b attest one` after a drive"),
+        ("run doit again; doit gc --device b", "run doit again; doit gc --device b"),
+        ("doit device=a pull:one", "doit device=a pull:one"),
+    ],
+)
+def test_a_command_in_a_message_acts_on_the_device_of_this_run(text: str, said: str) -> None:
+    assert for_device(text, "b") == said
+    assert for_device(text, None) == text
 
 
 @pytest.mark.parametrize(
