@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 
+from .guard import require_offroad
 from .places import Places, read_record, unlink, write_json
 from .processes import boot_id
 from .wire import Refusal
@@ -79,7 +80,7 @@ def due(places: Places, entry: dict[str, Any], running: set[str]) -> bool:
 
 
 def undo(places: Places, entry: dict[str, Any], *, onroad: bool = False) -> list[str]:
-    """Puts everything back, last change first, and says what. The caller has asked the guard.
+    """Puts everything back, last change first, and says what. Raises Refusal(rail) unless offroad.
 
     onroad: the car has been on meanwhile, so power saving is the hardware daemon's again and is left as it is.
     Each step that is done is struck off, so a crash in the middle goes on where it stopped. One that cannot be done
@@ -91,6 +92,8 @@ def undo(places: Places, entry: dict[str, Any], *, onroad: bool = False) -> list
     while entry["steps"]:
         step = entry["steps"].pop()
         try:
+            # Asked again for each: a file that was put back before this step may have taken seconds.
+            require_offroad(places)
             said.append(_undo_step(places, entry, step, onroad))
         except (OSError, Refusal) as failure:
             left.insert(0, step)

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from . import journal, power, selector, toolchain
-from .guard import onroad_state, why_not_offroad
+from .guard import onroad_state, require_offroad, why_not_offroad
 from .hashes import HashCache, Signature
 from .jobs import Job
 from .main import Request
@@ -199,6 +199,8 @@ def _input(request: Request, item: dict[str, Any]) -> tuple[str, Signature]:
 def _change(request: Request, entry: dict[str, Any]) -> None:
     from . import params
 
+    # Asked again: the inputs may have been hashed for seconds since.
+    require_offroad(request.places)
     if request.args.get("power"):
         power.off(request.places, entry)
     for key, text in (request.args.get("params") or {}).items():

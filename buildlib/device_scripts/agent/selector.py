@@ -185,6 +185,7 @@ def undo(places: Places, step: dict[str, Any]) -> str:
         said = f"{name} was replaced by somebody else meanwhile, and stays"
     elif step["former"] is None:
         require_same(places, active, seen)
+        require_offroad(places)
         unlink(active)
         sync_dir(places.models)
         said = f"{name} removed, as it was not there before"

@@ -24,6 +24,7 @@ def device(tmp_path: Path) -> Places:
     os.makedirs(device.params, exist_ok=True)
     for key in (FIRST, SECOND, BUNDLE):
         Path(device.params, key).write_text("before")
+    Path(device.params, "IsOnroad").write_text("0")
     return device
 
 
@@ -112,7 +113,7 @@ def test_a_parameter_is_written_whole_or_not_at_all(device: Places, monkeypatch:
     with pytest.raises(OSError, match="No space"):
         params.write(device, FIRST, b"a value")
     assert values(device) == ["before"] * 3
-    assert sorted(os.listdir(device.params)) == sorted([FIRST, SECOND, BUNDLE])
+    assert sorted(os.listdir(device.params)) == sorted([FIRST, SECOND, BUNDLE, "IsOnroad"])
 
 
 def test_a_write_that_takes_a_part_is_gone_on_with(device: Places, monkeypatch: pytest.MonkeyPatch) -> None:
