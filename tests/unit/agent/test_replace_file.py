@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from buildlib.device_scripts.agent import install
+from buildlib.device_scripts.agent import install, params, receive, small
 from buildlib.device_scripts.agent.hashes import signature
 from buildlib.device_scripts.agent.install import replace_file
 from buildlib.device_scripts.agent.main import Request
-from buildlib.device_scripts.agent.places import Places
+from buildlib.device_scripts.agent.places import Places, write_json
 from buildlib.device_scripts.agent.wire import Refusal
 from tests.unit.agent.test_hashes import places
 
@@ -122,3 +124,101 @@ def test_neither_install_nor_rollback_takes_the_place_of_what_came_meanwhile(
     with pytest.raises(Refusal, match="somebody else"):
         getattr(install, op)(Request({**args, "source": source}, device))
     assert models(device) == {"m.pkl": b"theirs", "new": b"new"}
+
+
+def damaged(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """A disk that keeps other bytes than were written, in one folder."""
+    copy = install.copy_file
+
+    def copied(source: str, target: str, *rest: Any) -> None:
+        copy(source, target, *rest)
+        if target.startswith(folder):
+            Path(target).write_bytes(b"damaged")
+
+    monkeypatch.setattr(install, "copy_file", copied)
+
+
+@pytest.mark.parametrize("op", ["do_install", "do_rollback"])
+def test_what_was_put_in_its_place_is_read_back(device: Places, monkeypatch: pytest.MonkeyPatch, op: str):
+    args = {"name": "m.pkl", "source": device.device(os.path.join(device.models, "new")), "sha256": SHA256}
+    if op == "do_rollback":
+        install.do_install(Request(args, device))
+    damaged(monkeypatch, device.models)
+    with pytest.raises(Refusal, match="does not read back"):
+        getattr(install, op)(Request(args, device))
+    assert len(install.backups(device)) == 1, "the way back is still there"
+
+
+def test_a_backup_that_does_not_read_back_is_none_and_nothing_is_installed(
+    device: Places, monkeypatch: pytest.MonkeyPatch
+):
+    damaged(monkeypatch, os.path.join(device.state, "backups"))
+    source = device.device(os.path.join(device.models, "new"))
+    with pytest.raises(Refusal, match="backup does not read back"):
+        install.do_install(Request({"name": "m.pkl", "source": source, "sha256": SHA256}, device))
+    assert models(device)["m.pkl"] == b"old"
+    assert install.backups(device) == []
+
+
+def test_a_backup_that_was_damaged_since_is_no_reason_to_make_none(device: Places):
+    source = device.device(os.path.join(device.models, "new"))
+    request = {"name": "m.pkl", "source": source, "sha256": SHA256}
+    install.do_install(Request(request, device))
+    (backup,) = install.backups(device)
+    Path(device.state, "backups", backup["file"]).write_bytes(b"damaged")
+    Path(device.models, "m.pkl").write_bytes(b"old")
+    install.do_install(Request(request, device))
+    files = [Path(device.state, "backups", entry["file"]).read_bytes() for entry in install.backups(device)]
+    assert sorted(files) == [b"damaged", b"old"]
+
+
+def test_the_way_back_is_written_down_before_anything_is_replaced(device: Places, monkeypatch: pytest.MonkeyPatch):
+    """A kill in between must find the backup and, of a held install, the journal."""
+    seen: list[tuple[int, list[Any]]] = []
+    replace = install.replace_file
+
+    def looked(*args: Any) -> None:
+        entries = install.journal.everything(device)
+        seen.append((len(install.backups(device)), [entry["steps"] for entry in entries]))
+        replace(*args)
+
+    monkeypatch.setattr(install, "replace_file", looked)
+    source = device.device(os.path.join(device.models, "new"))
+    args = {"name": "m.pkl", "source": source, "sha256": SHA256, "hold": 600}
+    install.do_install(Request(args, device))
+    former = hashlib.sha256(b"old").hexdigest()
+    assert seen == [(1, [[{"undo": "install", "name": "m.pkl", "sha256": SHA256, "former": former}]])]
+
+
+def test_bytes_are_on_the_disk_before_they_get_their_name_and_the_name_after(
+    device: Places, monkeypatch: pytest.MonkeyPatch
+):
+    """Else a power cut leaves an empty file under the name, or the former one although it was said to be done."""
+    done: list[str] = []
+    flush, rename = os.fsync, os.replace
+
+    def flushed(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "bytes")
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("name"), rename(*paths))[1])
+    changes: dict[str, Callable[[], object]] = {
+        "an installed file": lambda: replace(device),
+        "a note": lambda: write_json(os.path.join(device.models, "note.json"), {}),
+        "a parameter": lambda: params.write(device, "ModelManager_DownloadIndex", b"1"),
+        "a parameter that is unset": lambda: params.write(device, "ModelManager_DownloadIndex", None),
+        "an upload": lambda: receive.do_receive(
+            Request(
+                {"path": "/data/media/0/y", "size": 3, "sha256": SHA256, "finish": True}, device, io.BytesIO(b"new")
+            )
+        ),
+        "small files": lambda: small.do_receive_small(
+            Request({"files": [{"path": "/data/media/0/x", "sha256": SHA256, "text": "new"}]}, device)
+        ),
+    }
+    for what, change in changes.items():
+        done.clear()
+        change()
+        whole = ["bytes", "name", "folder"] if "unset" not in what else ["folder"]
+        assert done[: len(whole)] == whole, what

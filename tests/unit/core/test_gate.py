@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from buildlib.core.attestation import POINTS, Attestation
+from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation
 from buildlib.core.catalog import Profile, Target
 from buildlib.core.freshness import judge_model
 from buildlib.core.gate import confinement, obstacles
@@ -72,10 +72,15 @@ def test_a_device_that_does_not_answer_keeps_it(world: DictWorld) -> None:
         [],
         [drive(artifacts={NAME: "0" * 64})],
         [drive(runtime="another")],
-        [drive(published=True)],
+        [drive(published=True, points=dict.fromkeys([*POINTS, *AFTER_PUBLISHING], True))],
+        [drive(artifacts={NAME: ARTIFACT, "policy.pkl": ARTIFACT})],
         [drive(points={**dict.fromkeys(POINTS, True), "ui_not_frozen": False})],
+        [drive(points={**dict.fromkeys(POINTS, True), "brakes": False})],
     ],
-    ids=["none", "other bytes", "other runtime", "of the published file", "a point that failed"],
+    ids=[
+        *("none", "other bytes", "other runtime", "of the published file", "of more than these"),
+        *("a point that failed", "a point of nobody's that failed"),
+    ],
 )
 def test_without_a_drive_of_these_bytes_it_stays(world: DictWorld, attestations: list[Attestation]) -> None:
     assert found(world, attestations=attestations) == ["an onroad attestation of bbbbbbbb is missing"]
@@ -101,6 +106,14 @@ def test_a_sample_goes_to_sandboxes_only_and_no_reason_helps(world: DictWorld) -
         subject, REAL, judged, {NAME: ARTIFACT}, world.seen, [drive()], runtime="r", without_onroad="please"
     )
     assert [one.rail for one in missing] == [True]
+
+
+def test_all_else_that_is_missing_is_no_rail(world: DictWorld) -> None:
+    world.receipts = {key: receipt for key, receipt in world.receipts.items() if key[0] not in ("verify", "validate")}
+    world.seen = replace(world.seen, reachable=False)
+    judged = judge_model(make_subject(), world)
+    missing = obstacles(make_subject(), REAL, judged, {NAME: ARTIFACT}, world.seen, [], runtime="r")
+    assert [one.rail for one in missing] == [False] * 4
 
 
 def test_what_was_compiled_with_another_profile_is_confined(world: DictWorld) -> None:
