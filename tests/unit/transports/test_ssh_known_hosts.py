@@ -64,9 +64,12 @@ def test_names_that_openssh_hashed_are_found(tmp_path: Path, name: str) -> None:
     [
         "",
         "# desk ssh-ed25519 " + KEY,
+        "#,desk ssh-ed25519 " + KEY,
         "desk",
         "desk ssh-ed25519",
         "desk ssh-ed25519 not*base64",
+        "desk ssh-ed25519 *" + KEY,
+        "|1|YWJj ssh-ed25519 " + KEY,
         "|1|broken ssh-ed25519 " + KEY,
         "|1|***|*** ssh-ed25519 " + KEY,
         "@cert-authority desk ssh-ed25519 " + KEY,
@@ -90,13 +93,15 @@ def test_verdicts() -> None:
 
 def test_a_revoked_key_stays_revoked_where_another_line_trusts_it() -> None:
     text = f"desk ssh-ed25519 {KEY}\n@revoked desk ssh-ed25519 {KEY}\n"
-    assert judge(keys_for("desk", "f", text), b"one key")[0] == "revoked"
+    verdict, line = judge(keys_for("desk", "f", text), b"one key")
+    assert line is not None
+    assert (verdict, line.line) == ("revoked", 2)
 
 
 def test_a_changed_key_names_the_line_that_knew_better() -> None:
     verdict, line = judge(keys_for("desk", "/f", f"\n\ndesk ssh-rsa {KEY}\n"), b"x")
     assert line is not None
-    assert (verdict, line.file, line.line) == ("changed", "/f", 3)
+    assert (verdict, line.file, line.line, line.key_type) == ("changed", "/f", 3, "ssh-rsa")
 
 
 def test_a_line_that_is_written_is_read_again() -> None:
