@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from buildlib.device_scripts.agent import journal, params
+from buildlib.device_scripts.agent import journal, params, power
 from buildlib.device_scripts.agent.places import Places
+from buildlib.device_scripts.agent.processes import boot_id
+from buildlib.device_scripts.agent.recovery import recover
 from buildlib.device_scripts.agent.wire import Refusal
 from tests.unit.agent.test_hashes import places
 
@@ -121,3 +126,95 @@ def test_a_write_that_takes_a_part_is_gone_on_with(device: Places, monkeypatch: 
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, bytes(data)[:3]))
     params.write(device, FIRST, b"a longer value")
     assert Path(device.params, FIRST).read_bytes() == b"a longer value"
+
+
+def waits_for(path: str, act: Callable[[], object]) -> bool:
+    """Holds the lock file while something acts: does that wait for it, and is it done afterwards?"""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (act(), done.set()))
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        thread.start()
+        waited = not done.wait(0.3)
+    thread.join(20)
+    return waited and done.is_set()
+
+
+def test_a_parameter_is_written_under_the_lock_that_the_devices_own_software_takes(device: Places) -> None:
+    assert waits_for(os.path.join(os.path.dirname(device.params), ".lock"), lambda: params.write(device, FIRST, b"1"))
+    assert values(device)[0] == "1"
+
+
+def test_two_commands_do_not_take_the_same_change_back_at_once(device: Places) -> None:
+    changed(device)
+    assert waits_for(os.path.join(device.state, "recovery.lock"), lambda: recover(device))
+    assert values(device) == ["before"] * 3
+
+
+def test_the_last_change_is_taken_back_first(device: Places) -> None:
+    changed(device)
+    entry = journal.begin(device, "a later test", hold=0)
+    journal.add(device, entry, params.undo_of(device, FIRST))
+    params.write(device, FIRST, b"later")
+    recover(device)
+    assert values(device) == ["before"] * 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "due"),
+    [
+        ({"job": "a"}, False),
+        ({"job": "b"}, True),
+        ({"job": "b", "until": 2e9}, True),
+        ({"until": None}, True),
+        ({"until": 0.0}, True),
+        ({"until": 2e9}, False),
+        ({"until": 2e9, "boot": "another"}, True),
+    ],
+)
+def test_a_change_is_taken_back_when_nobody_works_on_it_any_more(
+    device: Places, entry: dict[str, object], due: bool
+) -> None:
+    """Its job has ended, its time is over, or the device was started anew."""
+    assert journal.due(device, {"boot": boot_id(device), **entry}, {"a"}) is due
+
+
+CORE, GOVERNOR = power.FULL_SPEED[0][0], power.FULL_SPEED[-1][0]
+
+
+@pytest.fixture
+def phone(device: Places) -> Places:
+    for path, text in ((CORE, "0"), (GOVERNOR, "performance")):
+        os.makedirs(os.path.dirname(device.real(path)))
+        Path(device.real(path)).write_text(text)
+    return device
+
+
+def test_power_saving_that_is_off_already_is_not_switched_on_afterwards(phone: Places) -> None:
+    entry = journal.begin(phone, "a test", hold=0)
+    power.off(phone, entry)
+    assert [step["path"] for step in entry["steps"]] == [CORE]
+    assert Path(phone.real(CORE)).read_text() == "1"
+    journal.undo(phone, entry)
+    assert Path(phone.real(CORE)).read_text() == "0"
+    assert Path(phone.real(GOVERNOR)).read_text() == "performance"
+
+
+@pytest.mark.parametrize("why", ["the car was on", "the device was started anew"])
+def test_power_saving_that_is_the_cars_again_is_left_as_it_is(phone: Places, why: str) -> None:
+    entry = journal.begin(phone, "a test", hold=0)
+    power.off(phone, entry)
+    if why == "the device was started anew":
+        entry["boot"] = "another"
+    assert journal.undo(phone, entry, onroad=why == "the car was on") == []
+    assert Path(phone.real(CORE)).read_text() == "1"
+
+
+def test_no_file_but_power_savings_own_is_written_whatever_a_journal_says(phone: Places) -> None:
+    entry = journal.begin(phone, "a test", hold=0)
+    path = phone.device(os.path.join(phone.params, "IsOnroad"))
+    journal.add(phone, entry, {"undo": "power", "path": path, "old": "1"})
+    with pytest.raises(Refusal, match="not a power saving file"):
+        journal.undo(phone, entry)
+    assert Path(phone.params, "IsOnroad").read_text() == "0"

@@ -196,3 +196,12 @@ def test_while_small_files_are_written(device: Places, monkeypatch: pytest.Monke
     with pytest.raises(Refusal, match="onroad"):
         small.do_receive_small(Request({"files": [file]}, device))
     assert everything(device) == before
+
+
+def test_before_a_job_begins_its_former_output_stays(device: Places) -> None:
+    output = f"{MODELS}/m.recompiled.pkl"
+    os.makedirs(Job(device, "a").dir)
+    switched_on(device)
+    args = {"key": "a", "argv": ["true"], "env": {}, "lock": 0, "output": output}
+    assert runner.do_job_run(Request(args, device))["state"] == "onroad"
+    assert Path(device.real(output)).read_bytes() == b"new"
