@@ -38,6 +38,7 @@ def test_exactly_what_was_published_downloaded_and_selected_is_good() -> None:
 
 def test_a_bundle_that_tells_no_url_is_good_too() -> None:
     assert code(status(active={NAME: {"sha256": SHA, "url": ""}})) is None
+    assert judge_download(status(), (Entry(file_name=NAME, sha256=SHA),)) is None
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,15 @@ def test_what_was_added_is_there_read_only_and_comes_back_whole(blobs: BlobStore
     assert blobs.all() == {SHA: len(DATA)}
 
 
+def test_a_file_that_is_taken_over_is_a_blob_like_any_other_and_its_place_is_empty(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "blobs", StatCache(tmp_path / "stat"))
+    (tmp_path / "file").write_bytes(DATA)
+    store.adopt(tmp_path / "file", SHA)
+    assert not (tmp_path / "file").exists()
+    assert store.has(SHA)
+    assert store.path(SHA).stat().st_mode & 0o222 == 0
+
+
 def test_a_damaged_blob_is_not_there_and_is_never_handed_out(blobs: BlobStore, tmp_path: Path) -> None:
     path = blobs.path(SHA)
     path.chmod(0o644)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from buildlib.errors import StoreError
 from buildlib.store import files
+from buildlib.store.blobs import BlobStore
+from buildlib.store.stat_cache import StatCache
 
 
 def test_a_write_that_fails_half_way_changes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
@@ -21,6 +25,28 @@ def test_a_write_that_fails_half_way_changes_nothing_and_leaves_nothing(tmp_path
         half()
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_bytes_are_on_the_disk_before_they_get_their_name_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves an empty file under the name, or takes back what was said to be done."""
+    done: list[str] = []
+    flush, rename = os.fsync, Path.replace
+
+    def flushed(handle: int) -> None:
+        status = os.fstat(handle)
+        done.append("folder" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} bytes")
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("name"), rename(self, to))[1])
+    files.write(tmp_path / "state.json", b"state")
+    assert done == ["5 bytes", "name", "folder"]
+    done.clear()
+    store = BlobStore(tmp_path / "blobs", StatCache(tmp_path / "stat"))
+    store.add(tmp_path / "state.json")
+    assert done == ["5 bytes", "name", "folder", "name", "folder"]
 
 
 def test_a_write_makes_its_directories_and_sets_the_mode(tmp_path: Path) -> None:
