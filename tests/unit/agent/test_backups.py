@@ -121,3 +121,13 @@ def test_what_does_not_fit_is_refused_before_its_first_byte(
     }
     monkeypatch.setattr(agent_places, "free_bytes", lambda path: spare + 3)
     acts[op]()
+
+
+def test_only_the_file_that_was_meant_is_rolled_back(device: Places) -> None:
+    put(device, b"old")
+    install_(device, b"new")
+    for remove in (False, True):
+        with pytest.raises(Refusal, match="another file is active"):
+            roll_back(device, expect="0" * 64, remove=remove)
+    assert Path(device.models, "m.pkl").read_bytes() == b"new"
+    assert roll_back(device, expect=hashlib.sha256(b"new").hexdigest())["sha256"] == hashlib.sha256(b"old").hexdigest()

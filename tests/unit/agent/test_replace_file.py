@@ -222,3 +222,18 @@ def test_bytes_are_on_the_disk_before_they_get_their_name_and_the_name_after(
         change()
         whole = ["bytes", "name", "folder"] if "unset" not in what else ["folder"]
         assert done[: len(whole)] == whole, what
+
+
+def test_what_root_puts_there_belongs_to_whom_it_belonged_to(device: Places, monkeypatch: pytest.MonkeyPatch):
+    """The car's software runs as another user, and could not replace or read what is root's."""
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda handle, uid, gid: given.append((uid, gid)))
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid: given.append((uid, gid)))
+    like = os.stat_result((0o100640, 0, 0, 0, 1234, 5678, 0, 0, 0, 0))
+    install.copy_file(os.path.join(device.models, "new"), os.path.join(device.models, "m.pkl"), like)
+    assert given == [(1234, 5678)]
+    assert os.stat(os.path.join(device.models, "m.pkl")).st_mode & 0o777 == 0o640
+    params.write(device, "ModelManager_DownloadIndex", b"1")
+    folder = os.stat(device.params)
+    assert given[1:] == [(folder.st_uid, folder.st_gid)]
