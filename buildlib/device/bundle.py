@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import zlib
 from pathlib import Path
@@ -41,8 +40,3 @@ def framed_sources() -> bytes:
         sources[name] = file.read_text(encoding="utf-8")
     packed = zlib.compress(json.dumps(sources).encode(), 6)
     return b"%d\n" % len(packed) + packed
-
-
-def agent_digest() -> str:
-    """sha256 of what is sent, for people and reports; no key holds it."""
-    return hashlib.sha256(framed_sources()).hexdigest()

@@ -46,6 +46,5 @@ def run_job(
 
 def end_job(link: DeviceLink, key: str) -> None:
     """Ends the job and everything that it started, although the build itself is being stopped."""
-    link.cancel = None
     with contextlib.suppress(errors.BuildError):
-        link.call("job_cancel", key=key)
+        link.cancel_job(key)

@@ -52,10 +52,6 @@ class ReceiptStore:
         self.note_latest(receipt.model, receipt.stage, receipt.device, receipt.key)
         self.drop_attempt(receipt.stage, receipt.model)
 
-    def forget(self, stage: str, key: str) -> None:
-        """Drops a receipt: the step is stale from now on."""
-        self.path(stage, key).unlink(missing_ok=True)
-
     def all(self) -> Iterator[Receipt]:
         """Every readable receipt."""
         return self.of("*")

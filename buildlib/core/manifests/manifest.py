@@ -11,7 +11,6 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from buildlib.core.manifests import json_source
 from buildlib.core.manifests.json_source import Member, Node
@@ -253,11 +252,6 @@ def read_entry(
 def tinygrad_ref(data: bytes, where: str = "manifest") -> str | None:
     """The tinygrad commit that all artifacts of a catalog were compiled against; None where it is not told."""
     return text_field(Manifest(data, where).root, "tinygradref")
-
-
-def file_of_url(url: str) -> str:
-    """The decoded last path component of a URL."""
-    return unquote(url.split("?", 1)[0].split("#", 1)[0].rsplit("/", 1)[-1])
 
 
 def _artifacts(scope: Node) -> Iterator[tuple[str, Node]]:
