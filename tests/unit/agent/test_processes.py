@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from buildlib.device_scripts.agent import processes
 from buildlib.device_scripts.agent.processes import Process, alive, runs_model, start_time
 from tests.support.benches import until
+from tests.unit.agent.test_hashes import places
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,23 @@ def test_a_model_process_is_known_by_its_name_title_or_script(name: str, argv: l
 )
 def test_a_compile_an_editor_or_a_kernel_thread_is_none(name: str, argv: list[str]):
     assert not runs_model(Process(1, 0, "S", name, argv))
+
+
+def test_only_living_model_processes_of_this_device_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    device, whole = places(tmp_path), places(tmp_path)
+    whole.root = ""
+    there = f"{tmp_path}/data/openpilot/selfdrive/modeld/modeld.py"
+    listed = [
+        Process(2000001, 1, "S", "python", ["python", there]),
+        Process(2000002, 1, "Z", "python", ["python", there]),
+        Process(2000003, 1, "X", "python", ["python", there]),
+        Process(2000004, 1, "S", "python", ["python", "/data/openpilot/selfdrive/modeld/modeld.py"]),
+        Process(2000005, 9, "S", "python", ["python", there]),
+    ]
+    monkeypatch.setattr(processes, "all_processes", lambda: listed)
+    assert [one.pid for one in processes.model_processes(device)] == [2000001, 2000005]
+    assert [one.pid for one in processes.model_processes(whole)] == [2000001, 2000004, 2000005]
+    assert [one.pid for one in processes.model_processes(device, except_under=9)] == [2000001]
 
 
 def test_a_process_is_alive_until_it_is_a_zombie():

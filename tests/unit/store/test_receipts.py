@@ -42,6 +42,15 @@ def test_a_receipt_comes_back_as_it_was_put(store: ReceiptStore) -> None:
     assert store.latest("nopp") == {"compile@desk": KEY}
 
 
+def test_all_receipts_are_told_and_each_stages_latest_key_is_kept(store: ReceiptStore) -> None:
+    assert store.get("compile", KEY) is None
+    for stage in ("compile", "verify"):
+        store.put(receipt(stage=stage))
+    assert [one.stage for one in store.all()] == ["compile", "verify"]
+    assert [one.stage for one in store.of("verify")] == ["verify"]
+    assert store.latest("nopp") == {"compile@desk": KEY, "verify@desk": KEY}
+
+
 def test_a_receipt_of_another_stage_or_key_is_not_believed(store: ReceiptStore) -> None:
     store.put(receipt())
     path = store.path("compile", KEY)
