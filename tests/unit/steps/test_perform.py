@@ -39,7 +39,7 @@ def do(world: DictWorld, stage: str, act: Callable[[StepContext], object] = lamb
         return Outcome(result=RESULTS[stage], **more)
 
     workspace: Any = SimpleNamespace(receipts=world.store)  # type: ignore[attr-defined]
-    services = Services(workspace=workspace, events=Silent(), cancel=Event(), link=lambda device: pytest.fail("no link"))
+    services = Services(workspace=workspace, events=Silent(), cancel=Event(), link=lambda device: pytest.fail("asked"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(perform, "action_of", lambda name: action)
         perform.perform(services, SUBJECT, stage)
