@@ -27,6 +27,7 @@ def test_a_first_build_runs_every_stage_and_a_second_none() -> None:
     world = DictWorld()
     assert build(make_subject(), world) == [stage.name for stage in stages.STAGES]
     assert build(make_subject(), world) == []
+    assert {j.state for j in judge_model(make_subject(), world).values()} == {State.FRESH}
 
 
 def test_before_the_first_build_every_stage_is_never_done() -> None:
@@ -180,6 +181,7 @@ def test_an_unmounted_source_whose_content_is_known_is_assumed(world: DictWorld)
 def test_an_unknown_source_is_a_reason_of_its_own(world: DictWorld) -> None:
     world.content = None
     subject = make_subject()
+    assert judge_model(subject, world)["source"].state is State.STALE
     assert stale(subject, world)["source"] == "models.yaml: the share is not mounted"
     for line in ("source", "sources.supercombo"):
         placed = replace(subject, catalog=replace(subject.catalog, lines={f"models.nopp.{line}": 7}))

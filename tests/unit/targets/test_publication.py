@@ -45,6 +45,7 @@ def entry(sha256: str, build_time: str | None = EARLIER, name: str = NAME) -> En
         (entry(THEIRS, LATER), None, None, True),
         (entry(THEIRS, "2026-12-01T12:00:00Z"), None, None, False),
         (entry(THEIRS, EARLIER), None, entry(OURS), True),
+        (entry(THEIRS, EARLIER), None, entry(THEIRS), False),
         (entry(THEIRS, LATER, "other.pkl"), None, None, False),
     ],
 )
