@@ -49,6 +49,7 @@ class Request:
     tinygrad: commit or content digest of the tinygrad that made the artifacts.
     confined: why they may go to sandboxes only ("made from a sample"); None when they may go anywhere.
     last_published: file name -> sha256 that we published last; another hash there is somebody else's work.
+    cut_off: the same of our publications that were killed since, which may have reached the target or not.
     supersede: replace somebody else's newer entry. new_bundle: values of a bundle to add (publish-new).
     placed: the artifacts as they stand in another target already; then only manifests are written.
     """
@@ -60,6 +61,7 @@ class Request:
     tinygrad: str | None = None
     confined: str | None = None
     last_published: Mapping[str, str] = field(default_factory=dict)
+    cut_off: tuple[Mapping[str, str], ...] = ()
     supersede: bool = False
     new_bundle: Mapping[str, object] | None = None
     placed: tuple[PublishedFile, ...] | None = None

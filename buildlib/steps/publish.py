@@ -10,7 +10,7 @@ import msgspec
 from buildlib import errors
 from buildlib.core import catalog, freshness, wording
 from buildlib.core.gate import Obstacle, confinement, obstacles
-from buildlib.core.key import differences, digest
+from buildlib.core.key import KEY_FORMAT, differences, digest
 from buildlib.core.manifests.release import message
 from buildlib.core.receipt import Receipt
 from buildlib.core.stages import STAGES, artifact_digests, published_digests, target_of
@@ -31,6 +31,7 @@ def run(context: StepContext) -> Outcome:
         raise refused(context.model.name, missing)
     settings = target_of(context.subject)
     request = make_request(context.workspace, context.subject, context.services.options)
+    _begin(context)
     target = open_target(context.workspace, settings, events=context.events, cancel=context.services.cancel)
     published = target.publish(request, context.events, context.services.cancel)
     earlier = last_publication(context.workspace, context.subject)
@@ -107,6 +108,7 @@ def make_request(workspace: Workspace, subject: Subject, options: RunOptions) ->
         tinygrad=tinygrad_of(workspace, subject.device.name),
         confined=confinement(subject, receipts),
         last_published=last.parts["artifacts"] if last is not None else {},
+        cut_off=tuple(receipt.parts["artifacts"] for receipt in cut_off(workspace, subject)),
         supersede=options.supersede,
         new_bundle={} if options.new_bundle else None,
     )
@@ -114,16 +116,52 @@ def make_request(workspace: Workspace, subject: Subject, options: RunOptions) ->
 
 def last_publication(workspace: Workspace, subject: Subject) -> Receipt | None:
     """What was published last of a model at its target's place, from whichever device it came."""
+    return max(_at_place(workspace, subject, "publish"), key=lambda receipt: receipt.finished, default=None)
+
+
+BEGUN = "publishing"
+"""Under this name a receipt says that a publication began: a kill after its push leaves no other word of it."""
+
+
+def cut_off(workspace: Workspace, subject: Subject) -> list[Receipt]:
+    """Publications that began since the last one that ended well: what they may have pushed is ours."""
+    last = last_publication(workspace, subject)
+    begun = _at_place(workspace, subject, BEGUN)
+    return [] if last is not None and last.key in {receipt.key for receipt in begun} else begun
+
+
+def _begin(context: StepContext) -> None:
+    receipts = context.workspace.receipts
+    if not cut_off(context.workspace, context.subject):
+        for receipt in _at_place(context.workspace, context.subject, BEGUN):
+            receipts.forget(BEGUN, receipt.key)
+    receipts.put(
+        Receipt(
+            stage=BEGUN,
+            model=context.model.name,
+            device=context.device.name,
+            key=context.key,
+            key_format=KEY_FORMAT,
+            version=1,
+            parts=context.parts,
+            result={},
+            finished=now(),
+            seconds=0,
+        )
+    )
+
+
+def _at_place(workspace: Workspace, subject: Subject, stage: str) -> list[Receipt]:
+    """Receipts of a model, under its present or its former name, at its target's place."""
     settings = target_of(subject)
     place = (settings.repository, settings.branch)
     names = (subject.model.name, subject.model.was)
-    there = [
+    return [
         receipt
-        for receipt in workspace.receipts.of("publish")
+        for receipt in workspace.receipts.of(stage)
         if receipt.model in names
         and (receipt.parts["target"]["repository"], receipt.parts["target"]["branch"]) == place
     ]
-    return max(there, key=lambda receipt: receipt.finished, default=None)
 
 
 def artifacts(workspace: Workspace, model: catalog.Model, compiled: Receipt) -> tuple[Artifact, ...]:

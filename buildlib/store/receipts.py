@@ -52,6 +52,10 @@ class ReceiptStore:
         self.note_latest(receipt.model, receipt.stage, receipt.device, receipt.key)
         self.drop_attempt(receipt.stage, receipt.model)
 
+    def forget(self, stage: str, key: str) -> None:
+        """Drops a receipt."""
+        self.path(stage, key).unlink(missing_ok=True)
+
     def all(self) -> Iterator[Receipt]:
         """Every readable receipt."""
         return self.of("*")

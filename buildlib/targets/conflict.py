@@ -17,6 +17,8 @@ def is_conflict(request: Request, entry: Entry, wanted: Mapping[str, str], befor
     """
     if entry.sha256 == wanted.get(entry.file_name, entry.sha256):
         return False
+    if any(entry.sha256 == begun.get(entry.file_name) for begun in request.cut_off):
+        return False
     if before is not None and before.sha256 != entry.sha256:
         return True
     ours = request.last_published.get(entry.file_name)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -120,6 +121,28 @@ def test_unpublish_brings_the_former_back_downloads_it_and_is_known_as_ours(desk
     assert "was unpublished since" in again.text
     desk.doit("publish:nopp", "--supersede").ok()
     assert said(desk, "NOPP") == [sha256(desk.artifact("nopp"))] * 2
+
+
+def test_a_publication_that_was_killed_after_its_push_is_ours_also_when_the_next_one_differs(desk: Project) -> None:
+    sandbox, count = desk.root / ".build" / "sandbox", commits(desk)
+    running = sandbox / "IQModels/.git/supercombo-build/running"
+    hook(sandbox / "origin.git", "post-update", f"kill -9 $(cat {shlex.quote(str(running))})\n")
+    desk.models["nopp"]["flags"] = {"FUSE": 1}
+    desk.declare()
+    assert desk.doit("publish:nopp").status == -signal.SIGKILL
+    (sandbox / "origin.git/hooks/post-update").unlink()
+    assert commits(desk) == count + 1
+    republished(desk, "SPLIT")
+    assert commits(desk) == count + 2
+    assert said(desk, "NOPP") == [sha256(desk.artifact("nopp"))] * 2
+    # What was cut off is ours until the next publication stands: to go back to it is another's work again.
+    git(desk, "-c", "user.name=Ann", "revert", "--no-edit", "HEAD", at="IQModels")
+    git(desk, "push", "-q", at="IQModels")
+    desk.models["nopp"]["flags"] = {"OTHER": 1}
+    desk.declare()
+    assert "somebody else has published" in desk.doit("publish:nopp").text
+    git(desk, "revert", "--no-edit", "HEAD", at="IQModels")
+    git(desk, "push", "-q", at="IQModels")
 
 
 def test_what_was_committed_and_not_pushed_is_known_and_can_be_abandoned(desk: Project) -> None:
