@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from buildlib.core.catalog import Target
@@ -50,8 +51,11 @@ def finish(repository: Repository) -> None:
     if (settling := journal.read()) is None:
         return
     here = repository.git.run("rev-parse", "-q", "--verify", f"refs/heads/{settling.branch}", check=False).text
-    if here in (settling.base, settling.commit):
+    if here == settling.base:
         settle(repository.git, journal, settling)
+    elif here and repository.git.ok("merge-base", "--is-ancestor", settling.commit, here):
+        # Somebody may have pulled since: git goes forward over an index that still waits for its half.
+        settle(repository.git, journal, replace(settling, commit=here))
     else:
         journal.clear()  # somebody has moved the branch since, by hand; it is theirs now
 

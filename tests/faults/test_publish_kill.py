@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from buildlib.sandbox import Sandbox, make_sandbox
+from buildlib.targets.git_journal import Journal, Settling
 from tests.faults import publish_once
 from tests.integration.publish_kit import Desk, copy_sandbox, git, hook, model
 
@@ -154,6 +155,28 @@ def test_a_kill_after_the_push_is_mended_below_what_others_pushed_since(made: Sa
     assert not desk.target.publish(desk.request("nopp", TEXT.encode())).changed
     assert git(desk.clone, "rev-parse", "HEAD") == desk.head()
     assert git(desk.clone, "status", "--porcelain").splitlines() == ["?? notes.txt"]
+
+
+def test_a_kill_between_branch_and_work_tree_is_mended_also_when_somebody_has_pulled_since(
+    made: Sandbox, tmp_path: Path
+) -> None:
+    desk = copy_sandbox(made, tmp_path / "sand box")
+    other, base = desk.other(tmp_path / "ann"), desk.head()
+    artifact = desk.artifact_path("drl3")
+    for path in (artifact, "notes.txt"):
+        (other / path).write_text("Ann's")
+        git(other, "add", path)
+        git(other, "commit", "-qm", f"Ann's {path}")
+    git(other, "push", "-q")
+    git(desk.clone, "fetch", "-q")
+    first = git(desk.clone, "rev-parse", "origin/main~1")
+    Journal(desk.clone / ".git/supercombo-build").write(Settling(branch="main", base=base, commit=first))
+    git(desk.clone, "update-ref", "refs/heads/main", first)
+    git(desk.clone, "pull", "-q", "--ff-only")
+    assert git(desk.clone, "status", "--porcelain") == f'M  "{artifact}"'
+    desk.target.publish(desk.request("nopp", TEXT.encode()))
+    assert git(desk.clone, "status", "--porcelain") == ""
+    assert (desk.clone / artifact).read_text() == "Ann's"
 
 
 @pytest.mark.slow
