@@ -132,9 +132,10 @@ def sync_sconscript(services: Services, device: Device, there: dict[str, Any] | 
 
 
 def ensure_layout(services: Services, device: Device) -> None:
-    """Makes the directories of the embedded device the first time."""
-    root = services.workspace.root / device.paths.root
-    if not (root / device.paths.params.lstrip("/") / "IsOnroad").exists():
+    """Makes the directories of the embedded device the first time, and what somebody has removed of them since."""
+    root, paths = services.workspace.root / device.paths.root, device.paths
+    wanted = (paths.models, paths.sources, f"{paths.params}/IsOnroad")
+    if not all((root / path.lstrip("/")).exists() for path in wanted):
         services.link(device).call("layout")
 
 

@@ -184,6 +184,15 @@ def test_a_device_that_lost_everything_gets_its_files_again_without_a_compile(bu
     built.assert_right()
 
 
+def test_the_embedded_device_gets_removed_directories_again_also_for_a_compile(built: Project) -> None:
+    shutil.rmtree(built.device() / "data" / "media")
+    built.models["one"]["flags"] = {"NOLOCALS": 1}
+    built.declare()
+    built.doit().ok()
+    assert built.calls() == [ONE]
+    built.assert_right()
+
+
 def new_tinygrad(project: Project) -> None:
     (project.device() / "data/openpilot/tinygrad_repo/tinygrad/__init__.py").write_text("version = 2\n")
 
