@@ -169,7 +169,7 @@ def _pull_lapse(subject: Subject, receipt: Receipt, world: World) -> Lapse | Non
     for target in receipt.targets:
         there = world.file(target.path)
         if there != target.sha256:
-            what = "is missing" if there is None else "is damaged or was edited"
+            what = "is missing" if there is None else "is not what this build made"
             return Lapse(f"{target.path} {what}", restorable=True)
     return None
 

@@ -302,6 +302,17 @@ def test_a_source_that_is_swapped_while_its_compile_runs_never_gives_its_name_to
     assert project.compiled("one") == (1 if back else 2)
 
 
+def test_a_flag_that_is_taken_back_is_not_called_damage(built: Project) -> None:
+    built.models["one"]["flags"] = {"NOLOCALS": 1}
+    built.declare()
+    built.doit().ok()
+    del built.models["one"]["flags"]
+    built.declare()
+    assert "is not what this build made" in built.doit("explain", "one").ok().out
+    built.doit().ok()
+    assert built.calls() == [ONE]
+
+
 def test_another_device_for_one_run_and_back_compiles_nothing_twice(built: Project) -> None:
     artifact = built.control().resolve() / "artifact"
     add_device(built, "b", artifact.resolve())
