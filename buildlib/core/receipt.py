@@ -52,3 +52,5 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     finished: str
     log: str | None = None
+    refused: dict[str, str] = {}
+    """Role -> sha256 of artifacts that a verdict was against; empty where the step came to no verdict."""

@@ -277,6 +277,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("confirm", 2, ("publish",), ("publish",), True, _confirm_parts, _stands),
 )
 BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
+FROM_INSTALL = tuple(BY_NAME)[tuple(BY_NAME).index("install") :]
+"""Who names one of these means that the artifact be installed."""
 
 
 def default_goal(subject: Subject) -> str:

@@ -116,7 +116,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         plain: bool,
         former_died: bool,
     ) -> int:
-        from buildlib.core.stages import BY_NAME
+        from buildlib.core.stages import BY_NAME, FROM_INSTALL
         from buildlib.doit_parts import session as sessions
         from buildlib.store import leftovers
         from buildlib.store.workspace import Workspace
@@ -128,6 +128,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
             "keep_refused": bool(opt_values.get("keep_refused")),
             "without_onroad": opt_values.get("without_onroad") or None,
             "supersede": bool(opt_values.get("supersede")),
+            "to_install": self.new_bundle or any(word.partition(":")[0] in FROM_INSTALL for word in pos_args),
             "new_bundle": self.new_bundle,
         }
         sessions.enter(session)

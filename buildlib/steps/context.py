@@ -24,6 +24,8 @@ class RunOptions:
     """A refused artifact stays installed, to be looked at (`--keep`)."""
     without_onroad: str | None = None
     """Why an artifact is published without an onroad attestation; written into the commit."""
+    to_install: bool = False
+    """Installing was asked for by name, or what comes after it."""
     supersede: bool = False
     """Replace an entry that somebody else has made newer."""
     new_bundle: bool = False

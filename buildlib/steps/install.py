@@ -8,7 +8,7 @@ from buildlib import errors
 from buildlib.core.confirmation import endangered
 from buildlib.core.declaration.names import folded
 from buildlib.core.flags import effective_profile
-from buildlib.core.stages import artifact_digests, published_digests
+from buildlib.core.stages import artifact_digests, default_goal, published_digests
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
 from buildlib.steps.world import read_observation
@@ -18,6 +18,7 @@ def run(context: StepContext) -> Outcome:
     """Installs each artifact. The device checks the car's state, the hash before and the hash after, in one command."""
     require_fit(context)
     require_own_name(context)
+    require_not_refused(context)
     active: dict[str, Any] = {}
     notes = []
     for role, made in context.upstream["compile"].result["artifacts"].items():
@@ -92,6 +93,22 @@ def require_own_name(context: StepContext) -> None:
                 remedy=f"give models.{context.model.name}.artifact another name, or install it on another device",
                 guide="8",
             )
+
+
+def require_not_refused(context: StepContext) -> None:
+    """The rail: what failed validation comes back only to be driven again, or because somebody says so by name."""
+    if context.services.options.to_install or default_goal(context.subject) != "install":
+        return
+    last = context.workspace.receipts.attempt("validate", context.model.name)
+    if last is None or last.device != context.device.name or last.refused != artifact_digests(context.upstream):
+        return
+    raise errors.VerdictRefused(
+        f"{context.model.name} failed its validation with these bytes, {last.finished}, and is not installed again",
+        where=context.device.name,
+        remedy=f"doit validate:{context.model.name} drives it again; doit install:{context.model.name} puts it there "
+        "to be looked at",
+        guide="9",
+    )
 
 
 def _install(context: StepContext, name: str, made: dict[str, Any]) -> dict[str, Any]:

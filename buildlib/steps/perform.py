@@ -195,6 +195,7 @@ def _keep_attempt(context: StepContext, error: errors.BuildError) -> None:
         error=error.render(),
         finished=now(),
         log=error.log,
+        refused=context.parts.get("artifacts", {}) if isinstance(error, errors.VerdictRefused) else {},
     )
     with contextlib.suppress(errors.StoreError):  # a full disk: the error itself says more than its missing record
         context.workspace.receipts.put_attempt(attempt)

@@ -50,3 +50,19 @@ def test_one_that_replaced_nothing_is_removed(built: Project) -> None:
     assert not active(built).exists()
     built.doit("install:one").ok()
     assert active(built).exists()
+
+
+def test_a_bare_build_does_not_bring_back_what_was_refused(built: Project) -> None:
+    """The goal of these projects is `install`: nothing would drive it again."""
+    assert built.doit("validate:one").status == 1
+    for words in ((), ("one",), ("rebuild", "one")):
+        run = built.doit(*words)
+        assert run.status == 1, run.text
+        assert "failed its validation with these bytes" in run.text
+        assert "try   doit validate:one drives it again; doit install:one puts it there" in run.text
+        assert not active(built).exists()
+    assert built.status()["two"]["install"]["state"] == "fresh"
+    built.models["one"]["flags"] = {"NOLOCALS": 1}
+    built.declare()
+    built.doit().ok()
+    assert active(built).read_bytes() == built.artifact("one").read_bytes()
