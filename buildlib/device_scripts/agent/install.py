@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 
-from . import journal, locks
+from . import journal, ledger, locks
 from .guard import require_offroad
 from .hashes import BLOCK, Signature, signature
 from .main import Request
@@ -51,6 +51,7 @@ def do_backups(request: Request) -> dict[str, Any]:
 def do_install(request: Request) -> dict[str, Any]:
     """Makes models/`name` the bytes of `source` (device path) with `sha256`; the former file is backed up first.
 
+    A source that was sent for this alone, into STATE/incoming, is removed afterwards: it is on the disk twice else.
     keep: how many backups of this name stay. hold: seconds after which the device puts the former file back unless
     `install_keep` is called. Returns {already, active, size, sha256, backup (device path or None), former (sha256 or
     None), journal}. Raises Refusal: rail, busy, input_changed, device.
@@ -66,9 +67,10 @@ def do_install(request: Request) -> dict[str, Any]:
         require_offroad(places)
         former, seen = look_at(request, active)
         result = {"active": places.device(active), "sha256": sha256, "former": former, "backup": None, "journal": None}
-        if former == sha256:
-            return {**result, "already": True, "size": os.path.getsize(active)}
         source = places.real(str(args["source"]))
+        if former == sha256:
+            _drop_incoming(places, source)
+            return {**result, "already": True, "size": os.path.getsize(active)}
         size = _check_source(request, source, sha256)
         make_dirs(places.models, 0o755)
         require_space(places.models, size)
@@ -82,9 +84,16 @@ def do_install(request: Request) -> dict[str, Any]:
         replace_file(places, source, active, sha256, seen)
         _read_back(request, active, sha256)
         _prune(places, name, int(args.get("keep", 3)))
+        _drop_incoming(places, source)
         return {**result, "already": False, "size": size}
     finally:
         os.close(lock)
+
+
+def _drop_incoming(places: Places, source: str) -> None:
+    if os.path.dirname(source) == os.path.join(places.state, "incoming"):
+        unlink(source)
+        ledger.forget(places, places.device(source))
 
 
 def do_install_keep(request: Request) -> dict[str, Any]:

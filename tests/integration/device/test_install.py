@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,21 @@ def test_the_former_file_is_backed_up_and_the_new_one_reads_back(bench: Bench):
     assert bench.path(ACTIVE).read_bytes() == b"new"
     assert bench.path(ACTIVE).stat().st_mode & 0o777 == 0o640
     assert install(bench, b"new")["already"]
+
+
+def test_what_was_sent_to_be_installed_alone_does_not_lie_there_twice(bench: Bench, tmp_path: Path):
+    (tmp_path / "artifact").write_bytes(b"new")
+    sha256 = hashlib.sha256(b"new").hexdigest()
+    sent = f"{bench.device.paths.state}/incoming/{sha256[:16]}.pkl"
+    for already in (False, True):
+        bench.link.push(tmp_path / "artifact", sent, sha256=sha256)
+        assert bench.path(sent).is_file()
+        assert bench.link.call("install", source=sent, name="m.pkl", sha256=sha256)["already"] is already
+        assert not bench.path(sent).exists()
+        assert bench.path(ACTIVE).read_bytes() == b"new"
+        assert bench.link.call("gc")["items"] == []
+    install(bench, b"newer")
+    assert bench.path(SOURCE).is_file(), "what a compile made stays: it is looked for at every build"
 
 
 def test_another_file_than_the_verified_one_is_not_installed(bench: Bench):
