@@ -9,12 +9,14 @@ from typing import Any
 from buildlib import errors
 from buildlib.core.diagnoses.diagnosis import diagnose
 from buildlib.core.remote import recompiled_path
+from buildlib.core.stages import BY_NAME, wanted
 from buildlib.device.link import DeviceLink
 from buildlib.plain_text import one_line
 from buildlib.steps import toolchain
 from buildlib.steps.compile_job import Piece, job_request, pieces
 from buildlib.steps.compile_log import Log
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.install import require_own_name
 from buildlib.steps.jobs import end_job
 from buildlib.steps.left_over import past_own_job
 from buildlib.steps.operators import require_operators
@@ -30,6 +32,8 @@ def run(context: StepContext) -> Outcome:
     if toolchain.is_local(context.device):
         check_tinygrad_version()
     doubts = require_ready(context)
+    if BY_NAME["install"] in wanted(context.subject):
+        require_own_name(context)  # it would be refused there, after the minutes of a compile
     link = context.link()
     require_operators(context, link)
     made: dict[str, Any] = {}

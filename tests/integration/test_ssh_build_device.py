@@ -228,6 +228,8 @@ def test_two_models_of_one_artifact_name_are_refused_where_they_would_replace_ea
     run = desk.doit()
     assert run.status == 1
     assert f"one and two are both {ONE}, and a device holds one file of a name" in run.out
+    assert "compile failed" in run.out, "before the minutes that a compile takes"
+    assert not desk.there(REMOTE_OUTPUT).exists()
     assert not desk.there(ACTIVE).exists()
 
 
