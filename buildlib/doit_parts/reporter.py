@@ -16,7 +16,8 @@ class LinesReporter:
         self.failures: list[tuple[str, str]] = []
         self.blocked: list[str] = []
         self.errors: list[str] = []
-        self.built: set[str] = set()
+        self.worked_on: set[str] = set()
+        self.compiled = False
         self.touched: set[str] = set()
         self.ignored: dict[str, str | None] = {}
         self.selected: list[str] = []
@@ -39,7 +40,8 @@ class LinesReporter:
         """A task ended well."""
         model = (task.meta or {}).get("model")
         if model is not None and task.actions:
-            self.built.add(model)
+            self.worked_on.add(model)
+            self.compiled |= task.name.startswith("compile:")
 
     def skip_uptodate(self, task: Any) -> None:
         """Silence is the reward."""
@@ -92,11 +94,12 @@ class LinesReporter:
             rest = sorted({name.partition(":")[2] for name in self.blocked if ":" in name} - own)
             waiting = f" Not done for that reason: {', '.join(rest)}." if rest else ""
             return f"{counted(failed, 'step')} failed.{waiting}"
-        if self.built:
+        if self.worked_on:
             seconds = time.monotonic() - self.started
             warned = len(session.warnings) if session is not None else 0
             told = f", {counted(warned, 'warning')} above" if warned else ""
-            return f"{counted(len(self.built), 'model')} built in {seconds:.0f} s{told}."
+            done = "built" if self.compiled else "done"
+            return f"{counted(len(self.worked_on), 'model')} {done} in {seconds:.0f} s{told}."
         if self.selected and not self.touched:
             return "No model was asked for, devices only: `doit doctor` shows what they say."
         assumed = session is not None and any(

@@ -147,7 +147,7 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
     def _was_idle(self, session: Session) -> bool:
         """All that models.yaml declares, and nothing else, was looked at, and nothing of it had to be done."""
         return (
-            not self._listener.built
+            not self._listener.worked_on
             and self.control.selected_tasks == list(session.workspace.catalog.models)
             and all(task.has_subtask or (task.meta or {}).get("ours") for task in self.control.tasks.values())
         )
