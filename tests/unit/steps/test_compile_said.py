@@ -49,19 +49,32 @@ def test_what_no_file_can_have_is_an_error_in_a_line(status: dict[str, Any]) -> 
     assert caught.value.headline().isprintable()
 
 
+def log_in(place: Path) -> Log:
+    workspace = SimpleNamespace(
+        state=place / "state",
+        receipts=SimpleNamespace(latest=lambda name: {}),
+        compile_log=lambda name: place / "compile.log",
+    )
+    return Log(SimpleNamespace(workspace=workspace, **vars(CONTEXT), stage="compile", events=_Silent()))  # type: ignore[arg-type]
+
+
+def test_only_the_mismatch_of_dtypes_that_good_builds_have_is_kept_from_the_terminal(tmp_path: Path) -> None:
+    usual = (
+        "onnx.py:409: UserWarning: input action_t has mismatch on dtype. Expected dtypes.half, received dtypes.float."
+    )
+    other = "onnx.py:409: UserWarning: input img has mismatch on dtype. Expected dtypes.uchar, received dtypes.float."
+    log = log_in(tmp_path)
+    log.take(0, f"{usual}\n{other}\n  warnings.warn(text)\n{other}\n".encode())
+    assert log.warnings() == [other]
+
+
 @pytest.mark.parametrize("since", ["../../../evil", "/etc/evil", "a\0b", "..", 1.5e9, "x" * 5000, "\n"])
 def test_a_job_that_lies_about_its_beginning_names_no_file_elsewhere(tmp_path: Path, since: object) -> None:
-    state = tmp_path / "state"
-    workspace = SimpleNamespace(
-        state=state,
-        receipts=SimpleNamespace(latest=lambda name: {}),
-        compile_log=lambda name: tmp_path / "compile.log",
-    )
-    log = Log(SimpleNamespace(workspace=workspace, **vars(CONTEXT), stage="compile", events=_Silent()))  # type: ignore[arg-type]
+    log = log_in(tmp_path)
     log.begin(f"{'k' * 32}-supercombo-{since}")
     log.take(0, b"line\n")
     (written,) = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert written.parent == state / "incoming"
+    assert written.parent == tmp_path / "state" / "incoming"
 
 
 class _Silent:
