@@ -74,7 +74,7 @@ class AttestCommand(ProjectCommand):
             raise errors.VerdictRefused(
                 f"not attested: {'; '.join(wrong)}",
                 where=name,
-                guide="9.2",
+                guide="16" if options["published"] else "9.2",
                 remedy="drive the installed artifact once more, then attest what you saw"
                 if set(answers["points"]) == set(questions)
                 else f"answer each of {', '.join(questions)}",

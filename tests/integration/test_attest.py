@@ -90,6 +90,10 @@ def test_a_no_is_told(built: Project) -> None:
     assert "the UI did not freeze" in attest(built, ui_not_frozen=False)
     assert "normal_boot was not answered" in attest(built, normal_boot=None)
     assert "try   answer each of normal_boot, selected" in attest(built, normal_boot=None)
+    assert "why   guide section 9.2" in attest(built, normal_boot=None)
+    run = built.doit("attest", "one", "--published", "--json", answers(built))
+    assert "redownloaded was not answered" in run.text
+    assert "why   guide section 16" in run.text
     assert kept(built) == []
 
 
