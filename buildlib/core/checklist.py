@@ -114,7 +114,7 @@ def _where(result: dict[str, Any]) -> str:
 
 def _flags(differ: list[str] | None) -> str:
     if differ is None:
-        return "the device has no SConscript, or compiles for another backend"
+        return "not compared: no SConscript there, none whose flags can be read, or another backend"
     return "; ".join(differ) if differ else "every larch64 function agrees with the profile"
 
 

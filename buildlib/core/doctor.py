@@ -11,6 +11,7 @@ import msgspec
 
 from buildlib.core.catalog import Device, Profile
 from buildlib.core.confirmation import endangered
+from buildlib.core.declaration.builtin import QCOM_FLAGS
 from buildlib.core.wording import counted
 
 COMPILE_SPACE = 600_000_000
@@ -26,6 +27,9 @@ READ_BY_THE_SCRIPT = frozenset({"WARP_DEV"})
 NOT_IN_SCONSCRIPT = frozenset({"WARP_DEV"})
 """Flags that the compile command sets and SConscript does not (guide, sections 1 and 5)."""
 
+UNREAD = "no flags for larch64 are found in SConscript"
+COMPARE_BY_HAND = "compare it with the profile by hand (guide, section 1)"
+
 
 class Line(msgspec.Struct, frozen=True):
     """One finding. level: ok, note (worth knowing), BAD (a build on this device will fail or be wrong)."""
@@ -39,9 +43,10 @@ def flag_differences(flags: Mapping[str, list[str]] | None, profile: Profile) ->
     """How the functions of SConscript that return larch64 flags differ from a profile; one line a difference.
 
     flags: function -> ["DEV=QCOM", ...]; None where the device has no SConscript. Only a QCOM profile is compared: the
-    other backends' flags are not SConscript's business. None where nothing was compared.
+    other backends' flags are not SConscript's business. None where nothing was compared, also for a SConscript in which
+    no flags are found: they may be there in a form that is not read.
     """
-    if flags is None or profile.expected_device != "QCOM":
+    if not flags or profile.expected_device != "QCOM":
         return None
     found: list[str] = []
     for function, words in flags.items():
@@ -54,6 +59,13 @@ def flag_differences(flags: Mapping[str, list[str]] | None, profile: Profile) ->
             elif has[name] != value:
                 found.append(f"{function} has {name}={has[name]}, the profile {profile.name} says {value}")
     return found
+
+
+def departures(flags: Mapping[str, str], expected_device: str) -> list[str]:
+    """The guide's known-good flags that a QCOM compile does not get, or gets with another value; nothing for others."""
+    if expected_device != "QCOM":
+        return []
+    return [name for name, good in QCOM_FLAGS.items() if flags.get(name) != good]
 
 
 def unheard_flags(flags: Mapping[str, str], heard: Iterable[str] | None) -> list[str]:
@@ -140,7 +152,10 @@ def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | No
     differences = flag_differences(flags, profile)
     if differences is None or flags is None:
         if profile.expected_device == "QCOM":
-            yield Line("note", "no SConscript there, so its flags were not compared")
+            if flags is None:
+                yield Line("note", "no SConscript there, so its flags were not compared")
+            else:
+                yield Line("note", f"{UNREAD}, so none were compared", COMPARE_BY_HAND)
         return
     for text in differences:
         yield Line(
@@ -149,7 +164,7 @@ def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | No
             f"set devices.{device.name}.sync_sconscript to your file, or edit it; compiles stop until then",
         )
     if not differences:
-        yield Line("ok", f"SConscript: {', '.join(flags) or 'no function'} agree with profile {profile.name}")
+        yield Line("ok", f"SConscript: {', '.join(flags)} agree with profile {profile.name}")
 
 
 def _directories(device: Device, health: Mapping[str, Any], need: int) -> Iterator[Line]:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from buildlib import errors
-from buildlib.core.doctor import directory_problems, flag_differences, unheard_flags
-from buildlib.core.flags import effective_profile, flag_origins
+from buildlib.core.declaration.builtin import QCOM_FLAGS
+from buildlib.core.doctor import (
+    COMPARE_BY_HAND,
+    UNREAD,
+    departures,
+    directory_problems,
+    flag_differences,
+    unheard_flags,
+)
+from buildlib.core.flags import effective_profile, expected_device, flag_origins
 from buildlib.core.unknown_names import near
 from buildlib.core.world import Subject
 from buildlib.steps.context import StepContext
@@ -16,10 +24,10 @@ def require_ready(context: StepContext) -> list[str]:
     """Raises DeviceError for what would spoil the compile; gives what is only worth a warning."""
     seen = read_observation(context.workspace, context.device.name)
     if seen is None:
-        return []
+        return departing(context)
     require_agreeing_flags(context, seen)
     require_directories(context, seen)
-    return unheard(context, seen)
+    return [*departing(context), *unread(context, seen), *unheard(context, seen)]
 
 
 def require_agreeing_flags(context: StepContext, seen: Observation) -> None:
@@ -40,6 +48,28 @@ def require_directories(context: StepContext, seen: Observation) -> None:
     """A cache that cannot be written sends tinygrad elsewhere without a word; a model directory loses the artifact."""
     for line in directory_problems(context.device, seen.health.get("directories", {})):
         raise errors.DeviceError(line.text, where=context.device.name, remedy=line.remedy, guide="4")
+
+
+def unread(context: StepContext, seen: Observation) -> list[str]:
+    """A warning where the device has a SConscript whose flags nobody could compare: silence is no agreement."""
+    profile = effective_profile(context.subject.catalog, context.model, context.device)
+    if seen.flags != {} or profile.expected_device != "QCOM":
+        return []
+    return [f"{context.device.name}: {UNREAD}: {COMPARE_BY_HAND}"]
+
+
+def departing(context: StepContext) -> list[str]:
+    """A warning for a QCOM compile with other flags than the guide's, which ends well and may make what freezes."""
+    catalog, model, device = context.subject.catalog, context.model, context.device
+    flags, origins = context.parts["flags"], flag_origins(catalog, model, device)
+    told = []
+    for name in departures(flags, expected_device(catalog, model, device)):
+        where = f" ({origins[name].where})" if name in origins else ""
+        is_now = f"{name}={flags[name]}" if name in flags else f"without {name}"
+        told.append(f"{is_now}{where} instead of {name}={QCOM_FLAGS[name]}")
+    if not told:
+        return []
+    return [f"{', '.join(told)}: other flags than the guide's; such an artifact may look valid and freeze onroad"]
 
 
 def unheard(context: StepContext, seen: Observation) -> list[str]:

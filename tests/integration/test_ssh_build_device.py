@@ -86,6 +86,21 @@ def test_a_flag_that_one_of_two_functions_lacks_stops_the_compile_and_sync_mends
     assert desk.commands - asked <= 3
 
 
+def test_a_qcom_compile_that_departs_from_the_guide_is_told(desk: SshProject) -> None:
+    write_sconscript(desk.comma.root, plain=(), fused=())
+    desk.models["one"]["flags"] = {"OPENPILOT_HACKS": None, "IMAGE": 1}
+    desk.set(profile="qcom")
+    lines = (desk.root / "models.yaml").read_text().splitlines()
+    hacks, image = (next(n for n, line in enumerate(lines, 1) if flag in line) for flag in ("OPENPILOT_HACKS", "IMAGE"))
+    run = desk.doit()
+    assert (
+        f"IMAGE=1 (models.yaml:{image}) instead of IMAGE=2, without OPENPILOT_HACKS (models.yaml:{hacks}) instead of "
+        "OPENPILOT_HACKS=1: other flags than the guide's; such an artifact may look valid and freeze onroad"
+    ) in run.out
+    assert "desk: no flags for larch64 are found in SConscript: compare it with the profile by hand" in run.out
+    assert "   1   -   SConscript contains the current QCOM flags: not compared" in desk.doit("report").ok().out
+
+
 def test_a_sample_compiles_on_a_device_and_is_not_installed_there(desk: SshProject) -> None:
     desk.models = {}
     desk.add("one", {"kind": "sample", "seed": 1})

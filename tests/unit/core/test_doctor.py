@@ -8,7 +8,7 @@ import pytest
 
 from buildlib.core.catalog import Device, Profile
 from buildlib.core.declaration.builtin import PROFILES
-from buildlib.core.doctor import Line, active_model, examine, flag_differences
+from buildlib.core.doctor import Line, active_model, departures, examine, flag_differences
 
 QCOM = Profile(name="qcom", flags=dict(PROFILES["qcom"]["flags"]), expected_device="QCOM")
 WORDS = ["DEV=QCOM", "IMAGE=2", "FLOAT16=1", "NOLOCALS=1", "JIT_BATCH_SIZE=0", "OPENPILOT_HACKS=1"]
@@ -114,6 +114,26 @@ def test_another_backends_profile_is_not_compared_with_sconscript() -> None:
     cpu = Profile(name="cpu", flags={"DEV": "CPU"}, expected_device="CPU")
     assert flag_differences({"_flags": WORDS}, cpu) is None, "the release checklist must not call that agreement"
     assert flag_differences(None, QCOM) is None
+
+
+def test_a_sconscript_without_flags_that_can_be_read_is_no_agreement() -> None:
+    assert flag_differences({}, QCOM) is None, "the release checklist must not call that agreement"
+    lines = examine(DESK, QCOM, {**answer(), "flags": {}}, now=1000.0, toolchain_text="")
+    (line,) = [line for line in lines if "SConscript" in line.text]
+    assert line == Line(
+        "note",
+        "no flags for larch64 are found in SConscript, so none were compared",
+        "compare it with the profile by hand (guide, section 1)",
+    )
+
+
+def test_each_of_the_guides_flags_that_a_qcom_compile_gets_otherwise_departs_from_it() -> None:
+    assert departures({**QCOM.flags, "BEAM": "0"}, "QCOM") == []
+    assert departures({**QCOM.flags, "IMAGE": "1"}, "QCOM") == ["IMAGE"]
+    assert departures({"DEV": "CPU"}, "CPU") == []
+    for name in QCOM.flags:
+        rest = {flag: value for flag, value in QCOM.flags.items() if flag != name}
+        assert departures(rest, "QCOM") == [name]
 
 
 @pytest.mark.parametrize(
