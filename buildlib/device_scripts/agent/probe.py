@@ -114,11 +114,11 @@ def _flags(request: Request, path: str) -> dict[str, list[str]] | None:
     if not os.path.isfile(real):
         return None
     digest, _ = request.hashes.file(real)
-    known = request.hashes.recall("flags:" + digest)
+    known = request.hashes.recall("flags-2:" + digest)
     if known is None:
         from .sconscript import larch64_flags
 
         with open(real, encoding="utf-8", errors="replace") as file:
             known = larch64_flags(file.read())
-        request.hashes.remember("flags:" + digest, known)
+        request.hashes.remember("flags-2:" + digest, known)
     return dict(known)

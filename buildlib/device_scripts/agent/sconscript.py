@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FLAG = re.compile(r"[A-Z][A-Z0-9_]*=[^\s]+")
 ARCH = "larch64"
 
@@ -27,11 +31,11 @@ def larch64_flags(source: str) -> dict[str, list[str]]:
             flags = [flag for text in texts for flag in FLAG.findall(text)]
             if flags and _mentions(node):
                 found[node.name] = flags
-    for statement in tree.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            flags = [flag for text in _texts(statement.value, outer) for flag in FLAG.findall(text)]
-            if flags and _mentions(statement):
-                found[statement.targets[0].id] = flags
+    for statement, asked in _reached(tree.body):
+        for name in _assigned(statement):
+            flags = [flag for text in _texts(outer[name], outer) for flag in FLAG.findall(text)]
+            if flags and (_mentions(statement) or (asked and any(flag.startswith("DEV=") for flag in flags))):
+                found[name] = flags
     return found
 
 
@@ -39,11 +43,37 @@ def _mentions(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Constant) and child.value == ARCH for child in ast.walk(node))
 
 
+def _reached(body: list[ast.stmt], asked: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    """The statements that run on larch64, in order, and whether one stands in a branch of its own for that.
+
+    Loops and blocks are looked into, functions are not; of a branch that asks for something else nothing is known.
+    """
+    for statement in body:
+        yield statement, asked
+        if isinstance(statement, ast.If):
+            holds = _holds(statement.test)
+            if holds is not None:
+                yield from _reached(statement.body if holds else statement.orelse, True)
+        elif isinstance(statement, (ast.For, ast.While, ast.With, ast.Try)):
+            yield from _reached(statement.body, asked)
+
+
+def _assigned(statement: ast.stmt) -> list[str]:
+    """Names that a statement gives a value, or more of one."""
+    if isinstance(statement, ast.AugAssign):
+        return [statement.target.id] if isinstance(statement.target, ast.Name) else []
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 def _constants(body: list[ast.stmt], outer: dict[str, ast.expr]) -> dict[str, ast.expr]:
     names = dict(outer)
-    for statement in body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            names[statement.targets[0].id] = statement.value
+    for statement, _ in _reached(body):
+        for name in _assigned(statement):
+            if isinstance(statement, ast.AugAssign):
+                names[name] = ast.BinOp(names.get(name, ast.Constant("")), ast.Add(), statement.value)
+            elif isinstance(statement, ast.Assign):
+                names[name] = statement.value
     return names
 
 

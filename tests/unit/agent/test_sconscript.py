@@ -65,6 +65,32 @@ CASES = {
             if arch == "larch64":
                 return {"DEV": "QCOM", "IMAGE": 2, "OPENPILOT_HACKS": "1"}
     """,
+    "a variable with a value for each": f"""
+        def flags(arch):
+            if arch == "larch64":
+                chosen = "{TEXT}"
+            else:
+                chosen = "DEV=CPU"
+            return chosen
+    """,
+    "a variable that gets more": """
+        def flags(arch):
+            chosen = "DEV=QCOM IMAGE=2"
+            if arch == "larch64":
+                chosen += " OPENPILOT_HACKS=1"
+            return chosen
+    """,
+    "an if outside functions": f"""
+        if arch == "larch64":
+            flags = "{TEXT}"
+            search = "RPATH=/system/vendor/lib64"
+        else:
+            flags = "DEV=CPU"
+    """,
+    "a loop outside functions": f"""
+        for model_name in ("driving_vision", "driving_policy"):
+            flags = {{"larch64": "{TEXT}", "Darwin": "DEV=METAL"}}.get(arch, "DEV=CPU")
+    """,
     "adjacent texts": """
         def flags(arch):
             if arch == "larch64":
