@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from buildlib.core.attestation import Attestation
+from buildlib.core.doctor import departures
 from buildlib.core.freshness import Judgement, State
 
 
@@ -35,7 +36,7 @@ def checklist(
     rows: list[tuple[str, bool, str]] = [
         ("SConscript contains the current QCOM flags", flags_differ == [], _flags(flags_differ)),
         _stage(judged, "upload", "the source ONNX was copied to the device", lambda r: _first(r, "remote", "path")),
-        _stage(judged, "compile", "compiled on-device with the exact environment", lambda r: f"{r['seconds']:.1f} s"),
+        _compiled(judged),
         _stage(judged, "verify", "the artifact is full-sized, not truncated", lambda r: _sizes(judged)),
         _stage(judged, "pull", "the artifact's hash", lambda r: ", ".join(sha[:12] for sha in artifacts.values())),
         _stage(judged, "install", "installed on the test device", lambda r: _first(r, "active", "path")),
@@ -69,6 +70,17 @@ def _stage(
     if judgement.state is State.FRESH and judgement.receipt is not None:
         return text, True, f"{judgement.receipt.finished}  {evidence(judgement.receipt.result)}".rstrip()
     return text, False, f"{stage} {judgement.told()}"
+
+
+def _compiled(judged: Mapping[str, Judgement]) -> tuple[str, bool, str]:
+    text, compiled, evidence = _stage(
+        judged, "compile", "compiled on-device with the exact environment", lambda r: f"{r['seconds']:.1f} s"
+    )
+    receipt = judged["compile"].receipt
+    if not compiled or receipt is None:
+        return text, False, evidence
+    other = departures(receipt.parts["flags"], receipt.parts["arguments"]["expected_device"])
+    return text, not other, evidence + (f"; other than the guide's: {', '.join(other)}" if other else "")
 
 
 def _harness(result: dict[str, Any]) -> str:

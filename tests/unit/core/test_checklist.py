@@ -6,6 +6,7 @@ import msgspec
 
 from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation
 from buildlib.core.checklist import checklist
+from buildlib.core.declaration.builtin import QCOM_FLAGS
 from buildlib.core.freshness import judge_model
 from tests.unit.core.worlds import ARTIFACT, DictWorld, build, make_subject
 
@@ -34,13 +35,21 @@ def test_nothing_done_is_fifteen_open_points_each_with_what_is_missing() -> None
 
 
 def test_everything_done_is_fifteen_closed_points() -> None:
-    world = DictWorld()
-    build(make_subject(), world)
-    judged = judge_model(make_subject(), world)
+    world, exact = DictWorld(), make_subject(flags=QCOM_FLAGS)
+    build(exact, world)
+    judged = judge_model(exact, world)
     points = checklist(judged, {NAME: ARTIFACT}, [drive(), drive(True)], runtime="r", flags_differ=[])
     assert [point.number for point in points if not point.done] == []
     assert "attested by Ann" in points[7].evidence
     assert "seen on the road by Ann" in points[14].evidence
+
+
+def test_a_compile_without_one_of_the_guides_flags_is_not_the_exact_environment() -> None:
+    world, other = DictWorld(), make_subject(flags={**QCOM_FLAGS, "OPENPILOT_HACKS": None})
+    build(other, world)
+    points = checklist(judge_model(other, world), {NAME: ARTIFACT}, [drive()], runtime="r", flags_differ=[])
+    assert not points[2].done
+    assert points[2].evidence.endswith("; other than the guide's: OPENPILOT_HACKS")
 
 
 def test_a_stale_step_opens_its_points_again() -> None:
