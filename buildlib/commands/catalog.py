@@ -116,7 +116,9 @@ def seen_tinygrad(session: Session, settings: Target) -> str:
         raise errors.UsageError(
             "it is not known for which tinygrad the catalog is",
             got=", ".join(f"{device}: {(commit or 'never seen')[:12]}" for device, commit in seen.items()) or None,
-            remedy="doit preflight, or --tinygrad COMMIT",
+            remedy="doit preflight, or --tinygrad COMMIT"
+            if None in found
+            else "say which: device=NAME, or --tinygrad COMMIT",
         )
     return str(found.pop())
 
