@@ -7,12 +7,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from buildlib.artifact.byte_source import ByteSource
 from buildlib.artifact.describe import as_json, describe_inspection, describe_verdict
 from buildlib.artifact.examine import examine
 from buildlib.artifact.inspect_file import inspect_artifact
+from buildlib.artifact.pickle_reader import PickleReader
+from buildlib.artifact.values import Dict, Made, Payload, Set
 from buildlib.core.verdicts.contract import CONTRACTS
 from buildlib.core.verdicts.verdict import Expectations
 from buildlib.errors import ArtifactError
@@ -129,15 +132,61 @@ plain = st.recursive(
         | st.tuples(below, below)
         | st.dictionaries(st.text(max_size=5) | st.integers(), below, max_size=4)
         | st.frozensets(st.integers() | st.text(max_size=3), max_size=3)
+        | below.map(lambda shared: [shared, (shared,), (1, 2, shared), shared, bytearray(b"own bytes")])
     ),
     max_leaves=30,
 )
+# Lengths of more than one byte, and memo entries beyond 255.
+WIDE = ["a" * 300, b"b" * 300, 70_000, 300, [str(number) for number in range(300)] * 2, set(range(9)), "c" * 5000]
+ESCAPES = {"_codecs.encode": lambda text, _: text.encode("latin-1"), "bytes": bytes, "bytearray": bytes}
+
+
+def as_python(value: object, source: ByteSource) -> object:
+    """What the reader made, as the Python values that it stands for: dicts as pairs, sets as lists."""
+    if isinstance(value, tuple):
+        return tuple(as_python(one, source) for one in value)
+    if isinstance(value, list):
+        return [as_python(one, source) for one in value]
+    if isinstance(value, Dict):
+        return {"dict": [as_python(pair, source) for pair in value.items]}
+    if isinstance(value, Set):
+        return {"set": [as_python(one, source) for one in value.items]}
+    if isinstance(value, Payload):
+        found = source.read_at(value.offset, value.length)
+        return found.decode() if value.text else found
+    if isinstance(value, Made):
+        args = [as_python(one, source) for one in value.args]
+        name = value.name.removeprefix("__builtin__.").removeprefix("builtins.")
+        return {"set": args[0]} if name in ("set", "frozenset") else ESCAPES[name](*args)
+    return value
+
+
+def comparable(value: object) -> object:
+    """The same form of a Python value."""
+    if isinstance(value, tuple):
+        return tuple(comparable(one) for one in value)
+    if isinstance(value, list):
+        return [comparable(one) for one in value]
+    if isinstance(value, dict):
+        return {"dict": [comparable(pair) for pair in value.items()]}
+    if isinstance(value, set | frozenset):
+        return {"set": [comparable(one) for one in value]}
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 @few
 @given(value=plain, protocol=st.integers(2, 5))
-def test_every_plain_pickle_is_read_to_its_end(tmp_path: Path, value: object, protocol: int) -> None:
+@example(value=WIDE, protocol=2)
+@example(value=WIDE, protocol=3)
+@example(value=WIDE, protocol=4)
+@example(value=WIDE, protocol=5)
+def test_every_plain_pickle_is_read_as_what_unpickling_makes_of_it(
+    tmp_path: Path, value: object, protocol: int
+) -> None:
     path = tmp_path / "a.pkl"
     path.write_bytes(pickle.dumps(value, protocol=protocol))
     found = inspect_artifact(path)
-    assert (found.form, found.trailing, found.jits) == ("other", 0, ())
+    assert (found.form, found.trailing, found.jits, found.protocol) == ("other", 0, (), protocol)
+    with ByteSource(path) as source:
+        read = PickleReader(source, 0, source.size).read()
+        assert repr(as_python(read, source)) == repr(comparable(value))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from buildlib.artifact.inspect_file import inspect_artifact
+from buildlib.artifact.pickle_machine import Limits
 from buildlib.artifact.refusals import Damaged, Forbidden, TooMuch, Truncated
 from buildlib.core.verdicts.verdict import Expectations, judge
 from buildlib.errors import ArtifactError
@@ -126,6 +127,33 @@ def test_malformed_pickles_are_damage(tmp_path: Path, content: bytes) -> None:
 def test_an_integer_of_a_megabyte_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(TooMuch):
         inspect_artifact(write(tmp_path, PROTO + b"\x8b" + (10**6).to_bytes(4, "little") + bytes(10**6) + b"."))
+
+
+def names(count: int) -> bytes:
+    return b"".join(text("m") + text(f"n{number}") + b"\x930" for number in range(count)) + b"N."
+
+
+@pytest.mark.parametrize(
+    ("limits", "most", "more"),
+    [
+        (Limits(opcodes=4), b"N\x85.", b"N\x85\x85."),
+        (Limits(depth=3), b"(((ttt.", b"((((tttt."),
+        (Limits(integer=2), b"\x8a\x02\x00\x01.", b"\x8a\x03\x00\x00\x01."),
+        (Limits(text=6), text("abc") + text("def") + b"\x86.", text("abc") + text("defg") + b"\x86."),
+        (Limits(text=6), b"C\x03abcC\x03def\x86.", b"C\x03abcC\x04defg\x86."),
+        (Limits(text=6, keep=3), text("abc") + text("longer") + b"\x86.", text("abc") + text("def") + b"C\x01a\x87."),
+        (Limits(globals=2), names(2)[:-2] + names(2), names(3)),
+        # What a closed mark had under it counts once, whichever opcode closes it.
+        (Limits(stack=1020), b"(" + b"N" * 500 + b"((t" + b"N" * 519 + b"tt.", b"(" + b"N" * 502 + b"(" + b"N" * 519 + b"tt."),
+        (Limits(stack=1020), b"(" + b"N" * 500 + b"((l" + b"N" * 519 + b"tt.", b"(" + b"N" * 502 + b"(" + b"N" * 519 + b"tt."),
+    ],
+)  # fmt: skip
+def test_each_limit_lets_through_what_it_says_and_nothing_more(
+    tmp_path: Path, limits: Limits, most: bytes, more: bytes
+) -> None:
+    assert inspect_artifact(write(tmp_path, PROTO + most), limits=limits).form == "other"
+    with pytest.raises(TooMuch):
+        inspect_artifact(write(tmp_path, PROTO + more), limits=limits)
 
 
 BOMBS = {
