@@ -24,9 +24,9 @@ MOST_INCLUDES = 16
 MOST_HOPS = 8
 MOST_PORT = 65535
 SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*$")
-CRITERIA = ("all", "canonical", "final", "host", "originalhost", "user", "localuser")
-"""Of Match. What paramiko does not know it takes for fulfilled, and the program of an `exec` it runs."""
+CRITERIA = ("host", "originalhost", "user", "localuser")
 BARE_CRITERIA = ("all", "canonical", "final")
+"""Of Match. What paramiko does not know it takes for fulfilled, and the program of an `exec` it runs."""
 UNDECIDED = "supercombomatch"
 """A setting of our own: in a Match block that depends on a criterion which is not judged here."""
 PATH_SETTINGS = ("identityfile", "certificatefile")
@@ -143,7 +143,7 @@ class _Router:
         return found
 
     def _jump_of(self, options: paramiko.SSHConfigDict, label: str) -> str | None:
-        if options.get("proxycommand") and not self.device.proxy_jump:
+        if options.get("proxycommand"):
             raise DeviceError(
                 "ProxyCommand is not followed: it would run a program unseen",
                 where=f"{self.file}: {label}",

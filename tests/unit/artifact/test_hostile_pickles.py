@@ -133,19 +133,24 @@ def names(count: int) -> bytes:
     return b"".join(text("m") + text(f"n{number}") + b"\x930" for number in range(count)) + b"N."
 
 
+HELD = b"N" * 519 + b"tt."
+"""Up to the 1,024th opcode, where the stack is looked at, and to the end."""
+
+
 @pytest.mark.parametrize(
     ("limits", "most", "more"),
     [
         (Limits(opcodes=4), b"N\x85.", b"N\x85\x85."),
         (Limits(depth=3), b"(((ttt.", b"((((tttt."),
+        (Limits(depth=1), b"(0(1N.", b"((00N."),
         (Limits(integer=2), b"\x8a\x02\x00\x01.", b"\x8a\x03\x00\x00\x01."),
         (Limits(text=6), text("abc") + text("def") + b"\x86.", text("abc") + text("defg") + b"\x86."),
         (Limits(text=6), b"C\x03abcC\x03def\x86.", b"C\x03abcC\x04defg\x86."),
         (Limits(text=6, keep=3), text("abc") + text("longer") + b"\x86.", text("abc") + text("def") + b"C\x01a\x87."),
         (Limits(globals=2), names(2)[:-2] + names(2), names(3)),
         # What a closed mark had under it counts once, whichever opcode closes it.
-        (Limits(stack=1020), b"(" + b"N" * 500 + b"((t" + b"N" * 519 + b"tt.", b"(" + b"N" * 502 + b"(" + b"N" * 519 + b"tt."),
-        (Limits(stack=1020), b"(" + b"N" * 500 + b"((l" + b"N" * 519 + b"tt.", b"(" + b"N" * 502 + b"(" + b"N" * 519 + b"tt."),
+        (Limits(stack=1020), b"(" + b"N" * 500 + b"((t" + HELD, b"(" + b"N" * 502 + b"(" + HELD),
+        (Limits(stack=1020), b"(" + b"N" * 500 + b"((l" + HELD, b"(" + b"N" * 502 + b"(" + HELD),
     ],
 )  # fmt: skip
 def test_each_limit_lets_through_what_it_says_and_nothing_more(

@@ -65,12 +65,13 @@ def test_the_user_is_the_local_one_when_nobody_says(home: Path) -> None:
 
 
 def test_the_usual_keys_are_tried_when_nobody_names_one(home: Path) -> None:
-    for name in ("id_rsa", "id_ed25519"):
+    for name in ("id_rsa", "id_ecdsa", "id_ed25519"):
         (home / ".ssh" / name).write_text("")
-    assert last(home, Device(name="desk", host="d")).identities == (
-        home / ".ssh" / "id_ed25519",
-        home / ".ssh" / "id_rsa",
-    )
+    usual = tuple(home / ".ssh" / name for name in ("id_ed25519", "id_ecdsa", "id_rsa"))
+    assert last(home, Device(name="desk", host="d")).identities == usual
+    (home / ".ssh" / "id_ecdsa").unlink()
+    configure(home, "IdentityFile none\n")
+    assert last(home, Device(name="desk", host="d")).identities == usual[::2]
 
 
 def test_the_first_value_of_a_setting_counts(home: Path) -> None:
@@ -116,10 +117,13 @@ def test_a_broken_config_names_its_file(home: Path) -> None:
         hops(home, Device(name="d", host="desk"))
 
 
-def test_proxy_command_is_refused(home: Path) -> None:
-    configure(home, "Host desk\n  ProxyCommand nc %h %p\n")
+@pytest.mark.parametrize(("host", "jump"), [("desk", None), ("gate", "gate"), ("gate", "gate,inner")])
+def test_proxy_command_is_refused_also_of_a_jump_that_models_yaml_names(
+    home: Path, host: str, jump: str | None
+) -> None:
+    configure(home, f"Host {host}\n  ProxyCommand nc %h %p\n")
     with pytest.raises(DeviceError, match="ProxyCommand is not followed"):
-        hops(home, Device(name="d", host="desk"))
+        hops(home, Device(name="d", host="desk", proxy_jump=jump))
 
 
 def test_proxy_command_none_is_no_proxy_command(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,21 @@ def test_match_user_sees_the_user_of_models_yaml(home: Path) -> None:
 def test_tokens_see_the_port_and_user_of_models_yaml(home: Path) -> None:
     hop = last(home, "IdentityFile ~/.ssh/%r@%h\n", user="iq", port=23)
     assert [path.name for path in hop.identities] == ["iq@desk.lan"]
+    digest = "IdentityFile ~/.ssh/%C\n"
+    assert last(home, digest, user="iq", port=23) == last(home, f"User iq\nPort 23\n{digest}")
+    assert last(home, digest, user="iq", port=23) != last(home, digest, user="iq")
+
+
+@pytest.mark.parametrize("user", ['"iq', "iq\nHostName evil.lan"])
+def test_a_user_of_models_yaml_is_never_read_as_lines_of_the_config(home: Path, user: str) -> None:
+    hop = last(home, "", user=user)
+    assert (hop.user, hop.host) == (user, "desk.lan")
+
+
+def test_match_localuser_is_judged(home: Path) -> None:
+    text = f"Match localuser {getpass.getuser()}\n  Port 2222\nMatch localuser somebody-else\n  User evil\n"
+    hop = last(home, f"{text}Host *\n  User iq\n")
+    assert (hop.port, hop.user) == (2222, "iq")
 
 
 @pytest.mark.parametrize(
