@@ -174,6 +174,11 @@ def comparable(value: object) -> object:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
+def read(path: Path) -> str:
+    with ByteSource(path) as source:
+        return repr(as_python(PickleReader(source, 0, source.size).read(), source))
+
+
 @few
 @given(value=plain, protocol=st.integers(2, 5))
 @example(value=WIDE, protocol=2)
@@ -187,6 +192,15 @@ def test_every_plain_pickle_is_read_as_what_unpickling_makes_of_it(
     path.write_bytes(pickle.dumps(value, protocol=protocol))
     found = inspect_artifact(path)
     assert (found.form, found.trailing, found.jits, found.protocol) == ("other", 0, (), protocol)
-    with ByteSource(path) as source:
-        read = PickleReader(source, 0, source.size).read()
-        assert repr(as_python(read, source)) == repr(comparable(value))
+    assert read(path) == repr(comparable(value))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"(K\x01K\x02d.", b"(K\x01K\x02l.", b"(K\x01K\x02\x91.", b"K\x01(K\x021.", b"(0K\x01.", b"K\x01K\x020.",
+     b"K\x01q\x000K\x02q\x010K\x03q\x000h\x01h\x00\x86.", b"\x8b\x02\x00\x00\x00\x00\x80.", b"cbuiltins\nset\n]\x85R."],
+)  # fmt: skip
+def test_opcodes_that_no_pickler_writes_are_read_as_unpickling_reads_them(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.pkl"
+    path.write_bytes(b"\x80\x04" + content)
+    assert read(path) == repr(comparable(pickle.loads(path.read_bytes())))
