@@ -80,7 +80,7 @@ def _load(path: Path, name: str) -> Any:
 
 
 def _graphs(model: Any, name: str) -> Iterator[Any]:
-    """The graph, those nested in its nodes' attributes, and the bodies of functions."""
+    """The graph and those nested in its nodes' attributes."""
     pending = [(model.graph, 0)]
     while pending:
         graph, depth = pending.pop()

@@ -194,14 +194,52 @@ def test_a_link_out_of_the_folder_is_refused(make_onnx: Make, tmp_path: Path) ->
         inspect_onnx(path)
 
 
-def test_a_weight_with_too_few_bytes_is_named(make_onnx: Make) -> None:
+@pytest.mark.parametrize("place", ["initializer", "values", "indices", "attribute", "list"])
+def test_a_weight_with_too_few_bytes_is_named_wherever_it_lies(make_onnx: Make, place: str) -> None:
+    import numpy as np
     import onnx
+    from onnx import helper, numpy_helper
 
     path = make_onnx()
     model = onnx.load(str(path))
-    model.graph.initializer[0].raw_data = b"123"
+    values = numpy_helper.from_array(np.ones(2, dtype=np.float32), "weight")
+    indices = numpy_helper.from_array(np.arange(2), "indices")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
+    model.graph.node.append(helper.make_node("Constant", [], ["one"], value=values))
+    model.graph.node.append(helper.make_node("Odd", [], ["two"], values=[values]))
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(SourceError, match="weight 'weight'"):
+    seen = inspect_onnx(path)
+    assert (seen.weight_count, seen.weight_bytes) == (2 + 2 + 1 + 1, 2080 + (8 + 16) + 8 + 8)
+    broken = {
+        "initializer": model.graph.initializer[0],
+        "values": model.graph.sparse_initializer[0].values,
+        "indices": model.graph.sparse_initializer[0].indices,
+        "attribute": model.graph.node[-2].attribute[0].t,
+        "list": model.graph.node[-1].attribute[0].tensors[0],
+    }[place]
+    broken.raw_data = b"123"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(SourceError, match=f"weight '{broken.name}'"):
+        inspect_onnx(path)
+
+
+def test_a_weight_that_is_listed_among_the_inputs_is_no_input(make_onnx: Make) -> None:
+    import onnx
+    from onnx import helper
+
+    path = make_onnx()
+    model = onnx.load(str(path))
+    before = inspect_onnx(path).inputs
+    model.graph.input.append(helper.make_tensor_value_info("weight", 10, (1000,)))
+    path.write_bytes(model.SerializeToString())
+    assert inspect_onnx(path).inputs == before
+
+
+def test_a_graph_that_does_not_parse_is_damage(make_onnx: Make) -> None:
+    path = make_onnx()
+    graph, opset = b"\x3a\x09driving\xff\xff", b"\x42\x02\x10\x11"
+    path.write_bytes(b"\x08\x0a" + graph + opset)
+    with pytest.raises(SourceError, match="a damaged ONNX"):
         inspect_onnx(path)
 
 
@@ -219,8 +257,25 @@ def test_operators_in_nested_graphs_and_other_domains_are_counted(make_onnx: Mak
     inner = helper.make_graph([helper.make_node("LSTM", [], ["y"])], "then", [], [])
     branch = helper.make_node("If", ["row"], ["z"], then_branch=inner, else_branch=inner)
     own = helper.make_node("Magic", ["row"], ["m"], domain="com.microsoft")
-    seen = inspect_onnx(make_onnx(extra_nodes=(branch, own)))
-    assert seen.operators == {"If": 1, "LSTM": 2, "Relu": 1, "com.microsoft:Magic": 1}
+    usual = helper.make_node("Neg", ["row"], ["n"], domain="ai.onnx")
+    several = helper.make_node("Case", ["row"], ["c"], branches=[inner, inner])
+    seen = inspect_onnx(make_onnx(extra_nodes=(branch, own, usual, several)))
+    assert seen.operators == {"Case": 1, "If": 1, "LSTM": 4, "Neg": 1, "Relu": 1, "com.microsoft:Magic": 1}
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_graphs_are_followed_sixteen_levels_deep_and_no_further(make_onnx: Make, several: bool) -> None:
+    from onnx import helper
+
+    node = helper.make_node("LSTM", [], ["y"])
+    for level in range(1, 18):
+        inner = helper.make_graph([node], "inner", [], [])
+        node = helper.make_node("If", ["row"], ["z"], branch=[inner] if several else inner)
+        path = make_onnx(extra_nodes=(node,))
+        if level <= 16:
+            assert inspect_onnx(path).operators == {"If": level, "LSTM": 1, "Relu": 1}
+    with pytest.raises(SourceError, match="nested too deeply"):
+        inspect_onnx(path)
 
 
 WHEELS = {
