@@ -74,6 +74,7 @@ def test_a_report_that_leaves_out_what_it_did_not_measure_can_be_told() -> None:
         ({"report__proof__sha256_after": OTHER}, "another_model_ran"),
         ({"report__proof__after": {**FILE, "inode": 9}}, "another_model_ran"),
         ({"report__proof": {}}, "another_model_ran"),
+        ({"report__proof": {"sha256": SHA, "sha256_after": SHA}}, "another_model_ran"),
         ({"report__numbers__frames": 199}, "incomplete"),
         ({"report__numbers__cameras": {"1344x760": TIMES}}, "incomplete"),
         ({"report__numbers__cameras": {"1344x760": TIMES, "1928x1208": {"frames": 0}}}, "incomplete"),
@@ -137,7 +138,7 @@ def test_a_killed_harness_is_refused() -> None:
     status = {"state": "failed", "exit": -9, "reason": "signal 9", "report": None}
     validation = judge_run(status, ASKED)
     assert validation.verdict == "refused"
-    assert [finding.code for finding in validation.findings] == ["killed"]
+    assert [(finding.code, finding.found) for finding in validation.findings] == [("killed", "signal 9")]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +153,14 @@ def test_a_killed_harness_is_refused() -> None:
     ],
 )
 def test_without_a_readable_report_nothing_is_known(report: Any, says: str) -> None:
-    validation = judge_run({"state": "ok", "exit": 0, "report": report}, ASKED)
-    assert validation.verdict == "unknown"
-    assert says in validation.findings[0].found
+    for status in ({"state": "ok", "exit": 0}, {"state": "failed", "exit": None}, {"state": "failed"}):
+        validation = judge_run({**status, "report": report}, ASKED)
+        assert validation.verdict == "unknown"
+        assert says in validation.findings[0].found
+        assert validation.findings[0].found.endswith(f"; exit status {status.get('exit')}")
+        assert (validation.numbers, validation.proof) == ({}, {})
+    timeout = judge_run({"state": "timeout", "report": report}, ASKED)
+    assert (timeout.verdict, timeout.numbers, timeout.proof) == ("refused", {}, {})
 
 
 @pytest.mark.parametrize("state", ["onroad", "cancelled", "input_changed", "lost", "running"])
