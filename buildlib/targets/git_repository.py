@@ -74,7 +74,7 @@ class GitRepository:
         repository = open_repository(self._root)
         git, settings = repository.git, self._settings
         checks = list(git_preconditions.local_checks(repository, settings))
-        head = git.text("rev-parse", "HEAD")
+        head = git.run("rev-parse", "-q", "--verify", "HEAD", check=False).text  # none before the first commit
         relation = "not compared with its remote"
         if all(check.ok for check in checks):
             relation, check = git_remote.ask(git, settings, head)

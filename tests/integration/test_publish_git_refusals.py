@@ -29,7 +29,14 @@ def test_another_branch_is_refused(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "what"), [("rebase", "a rebase"), ("merge", "a merge"), ("cherry-pick", "a cherry-pick")]
+    ("command", "what"),
+    [
+        ("rebase", "a rebase"),
+        ("rebase --apply", "a rebase"),
+        ("merge", "a merge"),
+        ("cherry-pick", "a cherry-pick"),
+        ("revert", "a revert"),
+    ],
 )
 def test_what_stopped_at_a_conflict_is_refused(desk: Desk, command: str, what: str) -> None:
     git(desk.clone, "switch", "-qc", "topic")
@@ -39,13 +46,31 @@ def test_what_stopped_at_a_conflict_is_refused(desk: Desk, command: str, what: s
         git(desk.clone, "add", "notes.txt")
         git(desk.clone, "commit", "-qm", text)
     git(desk.clone, "push", "-q", "origin", "main")
-    git(desk.clone, command, "topic", check=False)
+    git(desk.clone, *command.split(), "topic", check=False)
     before = desk.snapshot()
     with pytest.raises(TargetError, match=f"{what} is under way"):
         desk.target.publish(desk.request("nopp", ARTIFACT))
     state = desk.target.inspect(desk.request("nopp", ARTIFACT))
-    assert f"git {command} --abort" in [check.remedy and check.remedy.rpartition(": ")[2] for check in state.refused]
+    assert f"git {command.split()[0]} --abort" in [
+        check.remedy and check.remedy.rpartition(": ")[2] for check in state.refused
+    ]
     assert desk.snapshot() == before
+
+
+def test_a_bisection_is_refused(desk: Desk) -> None:
+    git(desk.clone, "bisect", "start")
+    refused(desk, "a bisection is under way", "git bisect reset")
+
+
+def test_another_git_at_work_is_refused(desk: Desk) -> None:
+    lock = desk.clone / ".git" / "index.lock"
+    lock.touch()
+    refused(desk, "another git command is at work", f"remove {lock}")
+
+
+def test_a_branch_without_a_commit_is_refused(desk: Desk, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main", "fresh")
+    refused(desk.with_settings(repository=str(tmp_path / "fresh")), 'branch "main" has no commit yet', "commit")
 
 
 def test_a_shallow_clone_is_refused(desk: Desk, tmp_path: Path) -> None:
@@ -149,6 +174,8 @@ def test_no_repository_or_an_unmounted_share_is_told(desk: Desk, tmp_path: Path)
     (tmp_path / "plain").mkdir()
     with pytest.raises(TargetError, match="not a git work tree"):
         desk.with_settings(repository=str(tmp_path / "plain")).target.observe(model("nopp"))
+    with pytest.raises(TargetError, match="not the top of a git work tree"):
+        desk.with_settings(repository=str(desk.clone / "docs")).target.observe(model("nopp"))
 
 
 def test_a_git_dir_in_the_environment_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,8 @@ def test_a_report_that_leaves_out_what_it_did_not_measure_can_be_told() -> None:
         ({"report__asked__realtime": False}, "not_timed"),
         ({"state": "failed", "exit": 1, "reason": "exit status 1"}, "contradiction"),
         ({"report__verdict": "leaks"}, "contradiction"),
+        ({"state": "failed"}, "contradiction"),
+        ({"exit": 1}, "contradiction"),
     ],
 )
 def test_a_report_without_findings_is_no_pass_when_the_run_was_not_the_one_asked_for(
