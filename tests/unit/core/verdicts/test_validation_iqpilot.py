@@ -60,6 +60,7 @@ OTHERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "selected with another sha256": lambda r: r["selection"].append((3.0, [NAME], ["c" * 64])),
     "selection came back": lambda r: r["selection"].extend([(3.0, ["o.pkl"], []), (3.2, [NAME], [SHA])]),
     "nobody held it": lambda r: r["models"][0].update(holds={}),
+    "an older process held it too": lambda r: r["models"].append({**MODEL, "pid": 6, "older": True}),
     "an older process held it": lambda r: r["models"][0].update(older=True),
     "another one was held too": lambda r: r["models"][0].update(others=["o.pkl"]),
     "an older file of its name": lambda r: r["models"][0].update(others=[f"{NAME} (deleted)"]),
@@ -71,11 +72,28 @@ def test_any_doubt_about_the_bytes_is_another_model(case: str) -> None:
     verdict = judge(OTHERS[case])
     assert verdict.verdict == "refused"
     assert verdict.findings[0].code == "another_model_ran"
+    assert "harness_failed" not in [finding.code for finding in verdict.findings]
 
 
 LIVES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "died": (lambda r: r["models"][0].update(ended=5.0, last=5.0), "died"),
     "zombie": (lambda r: r["models"][0].update(ended=5.0, last=5.0, state="Z"), "died"),
+    "died beside one that lives": (
+        lambda r: (r["models"][0].update(ended=5.0, last=5.0), r["models"].append({**MODEL, "pid": 8, "holds": {}})),
+        "died",
+    ),
+    "late beside one that lives": (
+        lambda r: (
+            r["services"].update(modelV2=None),
+            r["models"][0].update(first=9.0),
+            r["models"].append({**MODEL, "pid": 8, "holds": {}}),
+        ),
+        "not_started",
+    ),
+    "another service stopped": (
+        lambda r: r["services"].update(livePose={"first": 1.5, "began": 2.0, "last": 8.0, "moves": 60}),
+        "services_dead",
+    ),
     "no message": (lambda r: r["services"]["modelV2"].update(began=None, last=None, moves=0), "services_dead"),
     "stopped sending": (lambda r: r["services"]["modelV2"].update(last=8.0), "services_dead"),
     "no queue and no work": (
@@ -83,6 +101,10 @@ LIVES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
             r["services"].update(modelV2=None),
             r["models"][0].update(cpu=[(2.0, 1.0), (9.0, 2.0), (13.0, 2.0)]),
         ),
+        "frozen",
+    ),
+    "no queue and no work from its first look on": (
+        lambda r: (r["services"].update(modelV2=None), r["models"][0].update(cpu=[(2.0, 1.0), (13.0, 1.0)])),
         "frozen",
     ),
     "too short": (lambda r: r["services"]["modelV2"].update(began=9.0), "not_started"),
@@ -96,6 +118,31 @@ def test_a_model_that_does_not_live_and_work_is_refused(case: str) -> None:
     verdict = judge(change)
     assert verdict.verdict == "refused"
     assert code in [finding.code for finding in verdict.findings]
+
+
+FINE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "selected, and no sha256 told": lambda r: r["selection"].append((3.0, [NAME], [])),
+    "a service that never sent": lambda r: r["services"].update(
+        livePose={"first": 1.5, "began": None, "last": None, "moves": 0}
+    ),
+    "no queue, looked at once": lambda r: (
+        r["services"].update(modelV2=None),
+        r["models"][0].update(cpu=[(13.0, 1.0)]),
+    ),
+    "messages, and processor time that nobody counts": lambda r: r["models"][0].update(cpu=[(2.0, 0.0), (13.0, 0.0)]),
+}
+
+
+@pytest.mark.parametrize("case", FINE)
+def test_what_is_no_doubt_is_a_pass(case: str) -> None:
+    assert judge(FINE[case]).good
+
+
+def test_a_bad_sign_in_the_harness_s_own_words_refuses_a_good_run() -> None:
+    log = "tinygrad.engine.jit.JitError: args mismatch in JIT: img_q arg=2 vs arg=5\n"
+    verdict = judge(log=log)
+    assert verdict.verdict == "refused"
+    assert "jit_args" in [finding.code for finding in verdict.findings]
 
 
 def test_a_harness_that_ends_well_by_itself_in_good_time_is_a_pass() -> None:
