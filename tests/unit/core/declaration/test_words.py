@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from buildlib.core.declaration import names, words
+from buildlib.core.declaration.catalog_parser import parse_catalog
 from tests.unit.core.declaration.refusals import device, problems, target
 
 SOURCES = {
@@ -201,6 +202,12 @@ DEVICES = {
 }
 
 
+@pytest.mark.parametrize("key", ["port: 22", "user: iq", "identity: a", "known_hosts: a", "proxy_jump: a"])
+def test_where_transport_is_local_no_key_of_ssh_is_passed_over(key: str) -> None:
+    (problem,) = problems(device(f"transport: local\n{key}"))
+    assert "expected no such key where transport is local" in problem
+
+
 @pytest.mark.parametrize("case", DEVICES)
 def test_a_wrong_device_is_named_with_its_line(case: str) -> None:
     keys, expected = DEVICES[case]
@@ -283,3 +290,41 @@ TARGETS = {
 def test_a_wrong_target_is_named_with_its_line(case: str) -> None:
     keys, expected = TARGETS[case]
     assert problems(target(keys)) == (f"models.yaml:{expected}",)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        ("sandbox: true", "", 'a target with the same `sandbox`, got "hub"'),
+        ("sandbox: false", "sandbox: true", 'a target with the same `sandbox`, got "hub"'),
+        ("sandbox: true", "sandbox: true", None),
+        ("sandbox: false", "", None),
+        ("sandbox: false", "files: third", 'a target that takes artifacts itself, got "hub"'),
+    ],
+)
+def test_another_target_for_the_artifacts_takes_them_itself_and_is_no_less_a_sandbox(
+    own: str, others: str, expected: str | None
+) -> None:
+    text = (
+        f"targets:\n  iq: {{repository: x, files: hub, {own}}}\n  hub: {{repository: hub, {others}}}\n"
+        "  third: {repository: z}\nmodels: {}\n"
+    )
+    if expected is None:
+        assert parse_catalog(text, path="models.yaml", environ={}).targets["iq"].files == "hub"
+    else:
+        assert problems(text) == (f"models.yaml:2: targets.iq.files: expected {expected}",)
+
+
+@pytest.mark.parametrize(
+    ("manifests", "succeeds", "good"),
+    [("", "[a.json]", False), ("", "[a.json, b.json]", True), ("[c.json]", "[a.json]", True), ("[c.json]", "[]", True),
+     ("[c.json]", "[a.json, b.json]", False)],
+)  # fmt: skip
+def test_a_catalog_succeeds_as_many_manifests_as_it_has(manifests: str, succeeds: str, good: bool) -> None:
+    own = f"manifests: {manifests}, " if manifests else ""
+    text = f"targets:\n  iq: {{repository: x, {own}succeeds: {succeeds}}}\nmodels: {{}}\n"
+    if good:
+        parse_catalog(text, path="models.yaml", environ={})
+    else:
+        (problem,) = problems(text)
+        assert "succeeds: expected as many as manifests, in the same order" in problem
