@@ -2,11 +2,22 @@
 
 import json
 
+import msgspec
 import pytest
 
+from buildlib.core.catalog import Bundle
 from buildlib.core.manifests.manifest import Chunk, Manifest, read_entry, tinygrad_ref
-from buildlib.core.manifests.manifest_edit import Wanted, add_bundle, edit_entry, remove_bundle, set_tinygrad_ref
+from buildlib.core.manifests.manifest_change import Change, is_made, undo
+from buildlib.core.manifests.manifest_edit import (
+    Wanted,
+    add_bundle,
+    bundle_values,
+    edit_entry,
+    remove_bundle,
+    set_tinygrad_ref,
+)
 from buildlib.errors import TargetError
+from tests.unit.core.manifests.test_release import NOPP
 
 OLD, NEW = "a" * 64, "b" * 64
 
@@ -197,6 +208,54 @@ def test_chunks_come_and_go_in_the_files_own_layout() -> None:
     assert read_entry(with_three, "nopp.pkl", "NOPP").chunks == three
     assert edit_entry(with_three, Wanted(file_name="nopp.pkl", sha256=OLD, chunks=two), "NOPP") == with_two
     assert edit_entry(with_two, Wanted(file_name="nopp.pkl", sha256=OLD), "NOPP") == SELECTOR
+
+
+def test_a_change_is_taken_back_to_the_byte_also_with_its_url_pieces_and_time() -> None:
+    pieces = {"url": "https://host/new.pkl", "chunks": (chunk(1, 2), chunk(2, 2)), "build_time": "2026-12-01T00:00:00Z"}
+    change = Change(kind="set", short_name="NOPP", wanted=(Wanted(file_name="nopp.pkl", sha256=NEW, **pieces),))
+    after = change.apply(SELECTOR, "m")
+    assert (is_made(change, SELECTOR, "m"), is_made(change, after, "m")) == (False, True)
+    assert undo(change, SELECTOR, "m").apply(after, "m") == SELECTOR
+    assert change.apply(undo(change, SELECTOR, "m").apply(after, "m"), "m") == after
+    edited = after.replace(b'"index": 7', b'"index": 8')
+    assert undo(change, SELECTOR, "m").apply(edited, "m") == SELECTOR.replace(b'"index": 7', b'"index": 8')
+
+
+def test_a_bundle_that_a_change_added_is_taken_back_and_stays_away_a_second_time() -> None:
+    wanted = Wanted(file_name="drl3.pkl", sha256=NEW)
+    change = Change(kind="add", short_name="DRLV3", wanted=(wanted,), values=NEW_BUNDLE)
+    after = change.apply(SELECTOR, "m")
+    back = undo(change, SELECTOR, "m")
+    assert after != SELECTOR
+    assert change.apply(after, "m") == after, "it is there already"
+    assert back.apply(after, "m") == SELECTOR
+    assert back.apply(SELECTOR, "m") == SELECTOR
+    with pytest.raises(TargetError, match="a plain list has no bundles"):
+        change.apply(b'[{"file_name": "drl3.pkl", "sha256": "' + OLD.encode() + b'"}]', "m")
+
+
+@pytest.mark.parametrize("chunks", [(), (chunk(1, 2), chunk(2, 2))])
+def test_the_values_of_a_new_bundle_are_the_models(chunks: tuple[Chunk, ...]) -> None:
+    wanted = Wanted(file_name="nopp.pkl", sha256=NEW, url="https://host/nopp.pkl", chunks=chunks)
+    bundle = Bundle(short_name="NOPP", ref="three", generation="12", overrides={"lat": ".1"})
+    model = msgspec.structs.replace(NOPP, bundle=bundle)
+    values = bundle_values(model, (wanted,), "2026-12-01T00:00:00Z", {"is_20hz": True})
+    added = add_bundle(b'{"bundles": []}', values)
+    entry = read_entry(added, "nopp.pkl", "NOPP", ref="three")
+    assert (entry.sha256, entry.url, entry.chunks, entry.build_time) == (
+        NEW, "https://host/nopp.pkl", chunks, "2026-12-01T00:00:00Z",
+    )  # fmt: skip
+    (made,) = json.loads(added)["bundles"]
+    assert made["models"][0]["type"] == "supercombo"
+    assert {key: made[key] for key in ("display_name", "generation", "overrides", "runner", "is_20hz", "index")} == {
+        "display_name": NOPP.display_name, "generation": "12", "overrides": {"lat": ".1"}, "runner": "tinygrad",
+        "is_20hz": True, "index": 0,
+    }  # fmt: skip
+    assert "environment" not in made
+    with pytest.raises(TargetError, match="needs a name"):
+        bundle_values(msgspec.structs.replace(NOPP, bundle=None), (wanted,), "", {})
+    with pytest.raises(TargetError, match="needs the URL"):
+        bundle_values(NOPP, (Wanted(file_name="nopp.pkl", sha256=NEW),), "", {})
 
 
 NEW_BUNDLE = {
