@@ -328,3 +328,12 @@ def test_a_catalog_succeeds_as_many_manifests_as_it_has(manifests: str, succeeds
     else:
         (problem,) = problems(text)
         assert "succeeds: expected as many as manifests, in the same order" in problem
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HOME", "XDG_CACHE_HOME", "UV_CACHE_DIR", "TMPDIR", "PATH", "VIRTUAL_ENV", "CC", "CACHEDB", "SHELL", "IFS", "ENV",
+     "BASH_ENV", "PYTHONPATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "SUDO_USER", "GIT_DIR", "SSH_AUTH_SOCK", "path"],
+)  # fmt: skip
+def test_no_flag_sets_what_the_build_itself_sets(name: str) -> None:
+    assert words.flag_name(name) == "a flag; the build itself sets this variable (guide, section 5)"

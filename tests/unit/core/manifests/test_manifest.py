@@ -158,6 +158,19 @@ def test_two_bundles_of_one_name_are_told_apart_by_ref() -> None:
     assert read_entry(both, "nopp.pkl", "NOPP", ref="two").line > 30
 
 
+def test_metadata_under_the_artifacts_own_name_is_another_entry() -> None:
+    same = SELECTOR.replace(b"nopp_metadata.pkl", b"nopp.pkl")
+    edited = edit_entry(same, Wanted(file_name="nopp.pkl", sha256=NEW), "NOPP")
+    assert changed_lines(same, edited) == [f'"sha256": "{NEW}"'.encode()]
+    assert edited.index(NEW.encode()) < edited.index(b'"metadata"')
+
+
+def test_bundles_may_be_the_manifest_itself() -> None:
+    bare = json.dumps(json.loads(CAMEL)["bundles"]).encode()
+    entry = read_entry(edit_entry(bare, Wanted(file_name="nopp.pkl", sha256=NEW), "NOPP"), "nopp.pkl", "NOPP")
+    assert (entry.sha256, entry.bundle) == (NEW, "NOPP")
+
+
 def test_a_missing_file_names_the_bundles_line_and_what_is_there() -> None:
     with pytest.raises(TargetError) as caught:
         read_entry(SELECTOR, "nop.pkl", "NOPP", where="docs/model_selector_b.json")
