@@ -36,7 +36,8 @@ def main() -> None:
     parser.add_argument("--iqpilot", action="store_true", help="with a harness in IQPilot's place")
     options = parser.parse_args()
     directory = options.directory.resolve()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs begin with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     compiler = find_c_compiler(directory).path
     with contextlib.suppress(KeyboardInterrupt), comma_device(directory) as device:
         device.path("usr/local/venv/bin/clang").symlink_to(compiler)

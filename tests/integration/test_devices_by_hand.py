@@ -19,6 +19,7 @@ pytestmark = SSHD_MARKS
 
 def test_a_device_says_what_models_yaml_needs_and_runs_until_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.devices", str(tmp_path / "a device"), "--iqpilot"]
+    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]  # as behind `&`
     device = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert device.stdout is not None
     section = "".join(iter(device.stdout.readline, "\n"))
