@@ -123,6 +123,7 @@ def test_unpublish_brings_the_former_back_downloads_it_and_is_known_as_ours(desk
     assert said(desk, "NOPP") == [sha256(desk.artifact("nopp"))] * 2
 
 
+@pytest.mark.slow
 def test_a_publication_that_was_killed_after_its_push_is_ours_also_when_the_next_one_differs(desk: Project) -> None:
     sandbox, count = desk.root / ".build" / "sandbox", commits(desk)
     running = sandbox / "IQModels/.git/supercombo-build/running"

@@ -192,7 +192,10 @@ SIGNS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "it ends too soon": ({"ends_at": 0.8, "status": 0}, ("did not start up in its time",)),
     "another file beside its own": ({"others_file": DRL3}, ("another model ran", DRL3)),
 }
-SLOW = {"freezes without a queue", "livePose dies", "it ends too soon", "args mismatch", "crash file"}
+SLOW = {
+    *("freezes without a queue", "livePose dies", "it ends too soon", "args mismatch", "crash file"),
+    *("frame skip", "iqmodeld disappears", "commIssue spam"),
+}
 
 
 @pytest.fixture

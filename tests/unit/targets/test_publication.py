@@ -56,6 +56,17 @@ def test_an_entry_is_anothers_where_it_is_not_what_we_left_or_is_newer(
     assert conflict.is_conflict(asked, there, {NAME: NEW}, before) is theirs
 
 
+@pytest.mark.parametrize("last", [{}, {NAME: OURS}])
+@pytest.mark.parametrize("cut_off", [({NAME: THEIRS},), ({NAME: NEW}, {NAME: THEIRS}), ({"other.pkl": THEIRS},)])
+def test_what_a_killed_publication_may_have_left_is_ours(
+    cut_off: tuple[dict[str, str], ...], last: dict[str, str]
+) -> None:
+    asked = request(last_published=last, cut_off=cut_off)
+    ours = any(NAME in one for one in cut_off)
+    assert conflict.is_conflict(asked, entry(THEIRS, LATER), {NAME: NEW}, entry(OURS)) is not ours
+    assert conflict.is_conflict(asked, entry("d" * 64, LATER), {NAME: NEW}, entry(OURS)) is True
+
+
 @pytest.mark.parametrize(
     ("last", "before", "expected"), [(OURS, None, OURS), (None, entry(OURS), OURS), (None, None, "?")]
 )
