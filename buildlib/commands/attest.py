@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,9 @@ from buildlib.steps.signals import installed_at, look
 from buildlib.steps.world import FileWorld
 from buildlib.store import attestations
 from buildlib.store.receipts import now
+
+HEARS_WITHIN = 0.2
+"""Seconds after which a question that stands unanswered looks for a signal."""
 
 opt_file = {
     "name": "answers",
@@ -138,10 +142,10 @@ def asked(session: Session, questions: Mapping[str, str]) -> dict[str, Any]:
     try:
         with session.interrupts.at_once():
             points = {
-                name: input(f"{text}? [y/N] ").strip().lower() in ("y", "yes") for name, text in questions.items()
+                name: _answer(f"{text}? [y/N] ").strip().lower() in ("y", "yes") for name, text in questions.items()
             }
-            by = input(f"your name [{getpass.getuser()}] ").strip() or getpass.getuser()
-            return {"by": by, "points": points, "notes": input("notes: ").strip()}
+            by = _answer(f"your name [{getpass.getuser()}] ").strip() or getpass.getuser()
+            return {"by": by, "points": points, "notes": _answer("notes: ").strip()}
     except (EOFError, errors.Cancelled) as stopped:
         print()  # behind the question
         if isinstance(stopped, errors.Cancelled):
@@ -149,6 +153,20 @@ def asked(session: Session, questions: Mapping[str, str]) -> dict[str, Any]:
         raise errors.UsageError(
             "the answers ended before the questions: nothing was attested", remedy="doit attest MODEL --json FILE"
         ) from None
+
+
+def _answer(question: str) -> str:
+    """A line that was typed. Raises EOFError at the end of all, and what a signal raises, within a moment.
+
+    `input` is deaf to a signal that comes after its prompt and before its read, until a line is typed.
+    """
+    print(question, end="", flush=True)
+    while not select.select([sys.stdin], (), (), HEARS_WITHIN)[0]:
+        pass
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
 
 
 def observe(session: Session, subject: Subject) -> dict[str, Any]:
