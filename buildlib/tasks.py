@@ -89,9 +89,7 @@ class Project:
         if judged is None:  # a stage past the model's default goal
             judged = self._judge_beyond(model, stage)
         if judged.done and judged.receipt is not None and judged.receipt.model != model:
-            from buildlib.steps import perform
-
-            perform.note(self.services, self.session.subject(model), judged)
+            self.session.workspace.receipts.note_done(self.session.subject(model), judged)
         return judged.done
 
     def _judge_beyond(self, model: str, stage: str) -> Any:

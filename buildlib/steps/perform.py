@@ -48,7 +48,7 @@ def perform(services: Services, subject: Subject, stage: str, *, again: bool = F
     judged = freshness.judge_model(subject, FileWorld(services.workspace), stages_up_to(stage))
     verdict = judged[stage]
     if verdict.done and not again:  # another model or thread did it since doit asked
-        note(services, subject, verdict)
+        services.workspace.receipts.note_done(subject, verdict)
         return
     context = _context(services, subject, stage, judged, again)
     started = time.monotonic()
@@ -157,12 +157,6 @@ def _record(context: StepContext, outcome: Outcome, seconds: float) -> None:
         context.events.warning(context.model.name, warning)
     if outcome.summary:
         context.events.step(context.model.name, context.stage, outcome.summary)
-
-
-def note(services: Services, subject: Subject, verdict: Judgement) -> None:
-    """Notes that a step which is done is the model's last of its stage, whichever model did it."""
-    if verdict.key is not None:
-        services.workspace.receipts.note_latest(subject.model.name, verdict.stage, subject.device.name, verdict.key)
 
 
 def explain(error: errors.BuildError) -> None:

@@ -6,12 +6,16 @@ import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from buildlib.core.receipt import UNSEALED, Attempt, Receipt
 from buildlib.store import files
+
+if TYPE_CHECKING:
+    from buildlib.core.freshness import Judgement
+    from buildlib.core.world import Subject
 
 _receipt_decoder = msgspec.json.Decoder(Receipt)
 _attempt_decoder = msgspec.json.Decoder(Attempt)
@@ -84,6 +88,11 @@ class ReceiptStore:
         name = f"{stage}@{device or ''}"
         if known.get(name) != key:
             files.write(self.latest_path(model), msgspec.json.encode({**known, name: key}))
+
+    def note_done(self, subject: Subject, verdict: Judgement) -> None:
+        """Notes that a step which is done is the model's last of its stage, whichever model did it."""
+        if verdict.key is not None:
+            self.note_latest(subject.model.name, verdict.stage, subject.device.name, verdict.key)
 
     def attempt_path(self, stage: str, model: str) -> Path:
         """The file of a model's failed attempt."""
