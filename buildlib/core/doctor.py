@@ -149,13 +149,14 @@ def _ours(device: Device, health: Mapping[str, Any], files: Mapping[str, Any]) -
 
 
 def _flags(device: Device, profile: Profile, flags: Mapping[str, list[str]] | None) -> Iterator[Line]:
+    if profile.expected_device != "QCOM":
+        return
+    if flags is None:
+        yield Line("note", "no SConscript there, so its flags were not compared")
+        return
     differences = flag_differences(flags, profile)
-    if differences is None or flags is None:
-        if profile.expected_device == "QCOM":
-            if flags is None:
-                yield Line("note", "no SConscript there, so its flags were not compared")
-            else:
-                yield Line("note", f"{UNREAD}, so none were compared", COMPARE_BY_HAND)
+    if differences is None:
+        yield Line("note", f"{UNREAD}, so none were compared", COMPARE_BY_HAND)
         return
     for text in differences:
         yield Line(
