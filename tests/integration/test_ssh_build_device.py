@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import pty
 import re
@@ -20,6 +19,7 @@ from tests.devices.network import link
 from tests.devices.server import SSHD_MARKS
 from tests.support.projects import variant
 from tests.support.ssh_projects import ACTIVE, REMOTE_OUTPUT, STATE, SshProject, put_stand_in, ssh_project
+from tests.support.ssh_said import fresh
 
 pytestmark = SSHD_MARKS
 ONE = "driving_supercombo_one.pkl"
@@ -37,12 +37,9 @@ def one_desk(
 @pytest.fixture
 def desk(one_desk: SshProject) -> Iterator[SshProject]:
     """A project that has done nothing yet; its settings are put back afterwards."""
-    settings, models, head = copy.deepcopy((one_desk.settings, one_desk.models, one_desk.head))
-    one_desk.forget()
-    yield one_desk
-    one_desk.settings, one_desk.models, one_desk.head, one_desk.more_devices = settings, models, head, {}
+    with fresh(one_desk) as project:
+        yield project
     write_sconscript(one_desk.comma.root, plain=FLAGS, fused=FLAGS)
-    one_desk.declare()
 
 
 def another_onnx(desk: SshProject, number: int) -> bytes:
