@@ -18,7 +18,7 @@ from buildlib.core import freshness
 from buildlib.core.attestation import AFTER_PUBLISHING, POINTS, Attestation, contradictions
 from buildlib.core.remote import active_path
 from buildlib.core.selection import file_names
-from buildlib.core.stages import artifact_digests, published_digests
+from buildlib.core.stages import published_digests
 from buildlib.core.verdicts.signals import crashes_since, onroad_since, stale
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
@@ -111,7 +111,7 @@ def installed(session: Session, subject: Subject) -> dict[str, str]:
             f"{subject.model.name} has no installed artifact to attest, or not for what its device runs now",
             remedy=f"doit explain {subject.model.name}; doit install:{subject.model.name}",
         )
-    return published_digests(subject.model, artifact_digests({"compile": compiled}))
+    return published_digests(subject.model, {"compile": compiled})
 
 
 def from_file(name: str, questions: Mapping[str, str]) -> dict[str, Any]:

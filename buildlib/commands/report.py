@@ -11,7 +11,7 @@ from buildlib.core import freshness
 from buildlib.core.checklist import Point, checklist
 from buildlib.core.doctor import flag_differences
 from buildlib.core.flags import effective_profile
-from buildlib.core.stages import artifact_digests, published_digests
+from buildlib.core.stages import published_digests
 from buildlib.doit_parts.session import Session
 from buildlib.steps.publish import runtime_digest
 from buildlib.steps.world import FileWorld, read_observation
@@ -45,7 +45,7 @@ def points_of(session: Session, name: str) -> list[Point]:
     workspace, subject = session.workspace, session.subject(name)
     judged = freshness.judge_model(subject, FileWorld(workspace))
     compiled = judged["compile"].receipt
-    artifacts = published_digests(subject.model, artifact_digests({"compile": compiled})) if compiled else {}
+    artifacts = published_digests(subject.model, {"compile": compiled}) if compiled else {}
     seen = read_observation(workspace, subject.device.name)
     profile = effective_profile(subject.catalog, subject.model, subject.device)
     return checklist(

@@ -10,7 +10,7 @@ from buildlib.core import freshness
 from buildlib.core.attestation import last_drive
 from buildlib.core.freshness import Judgement, State
 from buildlib.core.key import digest
-from buildlib.core.stages import STAGES, artifact_digests, published_digests, wanted
+from buildlib.core.stages import STAGES, published_digests, wanted
 from buildlib.core.world import Subject
 from buildlib.doit_parts.session import Session
 from buildlib.steps.world import FileWorld
@@ -66,7 +66,7 @@ class StatusCommand(ProjectCommand):
 
 def _onroad(world: FileWorld, subject: Subject, judged: dict[str, Judgement]) -> str | None:
     kept, compiled = attestations.read_all(world.workspace.root, subject.model.name), judged["compile"].receipt
-    made = published_digests(subject.model, artifact_digests({"compile": compiled})) if compiled else {}
+    made = published_digests(subject.model, {"compile": compiled}) if compiled else {}
     identity = world.device(subject.device.name).identity
     return last_drive(kept, made, digest(identity) if identity is not None else None)
 

@@ -222,15 +222,15 @@ def target_of(subject: Subject) -> Target:
     return subject.catalog.targets[name]
 
 
-def published_digests(model: Model, digests: Mapping[str, str]) -> dict[str, str]:
-    """Artifact file name -> sha256, as a target and its manifests know them."""
-    return {model.artifacts[role]: sha256 for role, sha256 in digests.items()}
+def published_digests(model: Model, upstream: Upstream) -> dict[str, str]:
+    """Artifact file name -> sha256 as its compile left them, as a target and its manifests know them."""
+    return {model.artifacts[role]: sha256 for role, sha256 in artifact_digests(upstream).items()}
 
 
 def _publish_parts(subject: Subject, upstream: Upstream, world: World) -> dict[str, Any]:
     target, model = target_of(subject), subject.model
     return {
-        "artifacts": published_digests(model, artifact_digests(upstream)),
+        "artifacts": published_digests(model, upstream),
         "folder": model.folder,
         "bundle": [model.bundle.short_name, model.bundle.ref] if model.bundle else None,
         "target": _place(target),

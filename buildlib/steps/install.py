@@ -37,7 +37,7 @@ def run(context: StepContext) -> Outcome:
 def warnings(context: StepContext) -> list[str]:
     """What the device's own model manager will do to the files, as far as this run's probe knows."""
     seen = read_observation(context.workspace, context.device.name)
-    installed = published_digests(context.model, artifact_digests(context.upstream))
+    installed = published_digests(context.model, context.upstream)
     return [
         f"{text}; publish it, or select another model there first"
         for text in (endangered(seen.health, installed) if seen is not None else [])

@@ -13,7 +13,7 @@ from buildlib.core.gate import Obstacle, confinement, obstacles
 from buildlib.core.key import KEY_FORMAT, differences, digest
 from buildlib.core.manifests.release import message
 from buildlib.core.receipt import Receipt
-from buildlib.core.stages import STAGES, artifact_digests, published_digests, target_of
+from buildlib.core.stages import STAGES, published_digests, target_of
 from buildlib.core.world import Subject
 from buildlib.ports.target import Artifact, Request
 from buildlib.steps.context import Outcome, RunOptions, StepContext
@@ -68,7 +68,7 @@ def gate(workspace: Workspace, subject: Subject, options: RunOptions) -> list[Ob
         subject,
         target_of(subject),
         judged,
-        published_digests(subject.model, artifact_digests({"compile": compiled})),
+        published_digests(subject.model, {"compile": compiled}),
         world.device(subject.device.name),
         attestations.read_all(workspace.root, subject.model.name),
         runtime=runtime_digest(workspace, subject.device.name),
