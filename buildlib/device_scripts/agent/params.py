@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import os
+import re
 
 from . import journal, locks
 from .guard import require_offroad
@@ -59,6 +60,8 @@ def write(places: Places, key: str, value: bytes | None) -> None:
 
 def _replace(places: Places, key: str, value: bytes, target: str) -> None:
     """By rename, all of it or nothing: a disk that fills up in the middle leaves the former value and no other file."""
+    for torn in [name for name in os.listdir(places.params) if re.fullmatch(rf"\.tmp_{key}_[0-9]+", name)]:
+        unlink(os.path.join(places.params, torn))  # ours, of a writer that was killed: the lock is held
     temporary = os.path.join(places.params, f".tmp_{key}_{os.getpid()}")
     try:
         write_flushed(temporary, value, 0o666)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from . import jobs, journal
+from . import jobs, journal, torn
 from .guard import why_not_offroad
 from .main import Request
 from .places import Places
@@ -21,6 +21,7 @@ def recover(places: Places, undo: tuple[str, ...] = ()) -> dict[str, Any]:
     Returns {"undone": [text], "pending": [what is still to be put back and why]}.
     """
     running = jobs.mend(places)
+    torn.sweep(places)
     if not journal.everything(places):
         return {"undone": [], "pending": []}
     # One at a time: a change must not be undone twice, the second time over someone's new value.

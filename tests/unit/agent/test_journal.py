@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,24 @@ def test_two_commands_do_not_take_the_same_change_back_at_once(device: Places) -
     changed(device)
     assert waits_for(os.path.join(device.state, "recovery.lock"), lambda: recover(device))
     assert values(device) == ["before"] * 3
+
+
+def test_what_killed_writers_left_beside_their_files_is_removed_and_what_living_ones_write_is_not(
+    device: Places,
+) -> None:
+    changed(device)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for folder in ("", "journal", "jobs/abc"):
+        for pid in (gone.pid, os.getpid()):
+            Path(device.state_dir(*filter(None, [folder])), f"file.json.{pid}.tmp").touch()
+    Path(device.params, f".tmp_{FIRST}_{gone.pid}").touch()
+    Path(device.params, ".tmp_value_Xy12ab").touch()
+    recover(device)
+    torn = list(Path(device.state).rglob("*.tmp"))
+    assert {path.name for path in torn} == {f"file.json.{os.getpid()}.tmp"}
+    assert len(torn) == 3
+    assert [path.name for path in Path(device.params).glob(".tmp*")] == [".tmp_value_Xy12ab"]
 
 
 def test_the_last_change_is_taken_back_first(device: Places) -> None:
