@@ -52,6 +52,14 @@ def keep_open(places: Places, entry: dict[str, Any], seconds: float) -> None:
     write_json(_path(places, entry["id"]), entry)
 
 
+def keep(places: Places, entry: dict[str, Any]) -> None:
+    """Leaves what `steps` still holds to the next command that looks; forgets a journal without any."""
+    if entry["steps"]:
+        write_json(_path(places, entry["id"]), entry)
+    else:
+        finish(places, entry)
+
+
 def finish(places: Places, entry: dict[str, Any]) -> None:
     """The change stays: forgets how to undo it."""
     unlink(_path(places, entry["id"]))

@@ -265,10 +265,7 @@ def _put_back(places: Places, entry: dict[str, Any], onroad: bool) -> None:
         return
     if onroad_state(places) == "1":
         entry["steps"] = [step for step in entry["steps"] if step.get("undo") != "power"]
-    if not entry["steps"]:
-        journal.finish(places, entry)
-    else:
-        write_json(os.path.join(places.state, "journal", entry["id"] + ".json"), entry)
+    journal.keep(places, entry)
 
 
 def _report(request: Request) -> Any:
