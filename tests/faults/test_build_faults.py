@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.projects import Project, end, until, variant
+from tests.support.projects import Project, end, hear, until, variant
 
 UP_TO_DATE = "2 models up to date.\n"
 ONE = "driving_supercombo_one.pkl"
@@ -34,9 +35,13 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def test_of_two_builds_at_once_one_waits_and_nothing_is_built_twice(project: Project) -> None:
-    project.wish("sleep", "one", "1")
+    held = project.hold("one")
     first, second = project.start(), project.start()
-    results = [finish(first), finish(second)]
+    try:
+        until(lambda: held.exists() and select.select([first.stderr, second.stderr], [], [], 0)[0])
+    finally:
+        held.unlink(missing_ok=True)
+        results = [finish(first), finish(second)]
     assert [status for status, _ in results] == [0, 0]
     assert sorted(project.calls()) == [ONE, TWO]
     assert sum("waiting for doit (pid" in text for _, text in results) == 1
@@ -44,14 +49,15 @@ def test_of_two_builds_at_once_one_waits_and_nothing_is_built_twice(project: Pro
 
 
 def test_a_waiting_build_reads_what_models_yaml_says_when_its_turn_comes(project: Project) -> None:
-    project.wish("sleep", "one", "3")
+    held = project.hold("one")
     first = project.start("one")
-    until(lambda: project.calls())
+    until(held.exists)
     second = project.start("two")
     said = until(lambda: second.stderr.readline() if second.stderr else None)
     assert "waiting for doit one" in said
     project.models["two"]["flags"] = {"NOLOCALS": 1}
     project.declare()
+    held.unlink()
     assert finish(first)[0] == 0
     assert finish(second)[0] == 0
     assert project.calls() == [ONE, TWO]
@@ -60,10 +66,10 @@ def test_a_waiting_build_reads_what_models_yaml_says_when_its_turn_comes(project
 
 def test_commands_that_only_read_do_not_wait_for_a_build(project: Project) -> None:
     project.doit("upload").ok()
-    project.wish("sleep", "one", "20")
+    held = project.hold("one")
     first = project.start("one")
     try:
-        until(lambda: project.calls())
+        until(held.exists)
         assert project.status()["two"]["compile"]["state"] == "never"
         assert first.poll() is None
     finally:
@@ -130,12 +136,15 @@ def test_a_signal_at_any_moment_leaves_a_state_that_the_next_build_completes(pro
 
 
 def test_after_a_kill_the_running_compile_is_taken_up_and_nothing_is_redone(project: Project) -> None:
-    project.wish("sleep", "two", "4")
+    held = project.hold("two")
     run = project.start()
-    until(lambda: TWO in project.calls())
+    until(held.exists)
     run.kill()
     run.communicate()
-    project.doit().ok()
+    run = project.start()
+    hear(run, "two         compile    takes up the compile that runs there already\n")
+    held.unlink()
+    assert finish(run)[0] == 0
     assert project.calls() == [ONE, TWO], "the device's job went on, and was found again"
     project.assert_right()
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.devices.network import Link, link
 from tests.devices.server import SSHD_MARKS
-from tests.support.projects import end, until, variant
+from tests.support.projects import end, hear, until, variant
 from tests.support.ssh_projects import REMOTE_OUTPUT, SshProject, end_jobs, processes_in, ssh_project
 
 pytestmark = SSHD_MARKS
@@ -139,13 +139,15 @@ while not os.path.exists({str(go)!r}):
 
 
 def test_a_second_checkout_of_the_same_model_follows_the_same_compile(desk: SshProject, tmp_path: Path) -> None:
-    desk.wish("sleep", "one", "4")
+    held = desk.hold("one")
     first = desk.start()
-    until(desk.calls)
+    until(held.exists)
     other = desk.second_checkout(tmp_path)
-    second = other.doit()
+    second = other.start()
+    hear(second, "one         compile    takes up the compile that runs there already\n")
+    held.unlink()
     assert finish(first)[0] == 0
-    assert second.status == 0, second.text
+    assert finish(second)[0] == 0
     assert desk.calls() == [ONE]
     assert other.artifact("one").read_bytes() == desk.artifact("one").read_bytes()
 
@@ -158,7 +160,7 @@ def test_a_build_that_is_asked_to_stop_ends_the_compile_and_its_children(desk: S
     run.send_signal(number)
     status, text = finish(run)
     assert status == {signal.SIGINT: 130, signal.SIGTERM: 143}[signal.Signals(number)], text
-    until(lambda: not processes_in(desk.comma.root), 2)
+    assert not processes_in(desk.comma.root)
     assert not desk.there(REMOTE_OUTPUT).exists()
 
 

@@ -120,7 +120,7 @@ def test_a_device_that_goes_onroad_in_a_compile_ends_it_and_keeps_its_power_savi
         for core in cores:
             core.write_text(saving)
         desk.comma.set_param("IsOnroad", "1")
-        until(lambda: not processes_in(desk.comma.root), 10)
+        until(lambda: not processes_in(desk.comma.root))
         out, _ = run.communicate(timeout=60)
         assert run.returncode == 1
         assert "one compile failed\n  what  one on desk: the compile was ended: the device went onroad" in out

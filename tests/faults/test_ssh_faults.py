@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from buildlib.errors import Cancelled, ConnectionLost, DeviceUnreachable
 from buildlib.transports.ssh import SshTransport
 from tests.devices import SSHD_MARKS, CommaDevice, comma_device, link
 from tests.devices.server import HOST
+from tests.support.projects import until
 
 pytestmark = SSHD_MARKS
 MB = 1_000_000
@@ -49,26 +50,43 @@ def works(transport: SshTransport) -> bool:
     return transport.run(("echo", "well"), idle_timeout=IDLE).stdout == b"well\n"
 
 
+def once(sign: Path, act: Callable[[], object]) -> threading.Thread:
+    """Acts as soon as a command says that it is at work, by making a file."""
+    thread = threading.Thread(target=lambda: until(sign.exists) and act(), daemon=True)
+    thread.start()
+    return thread
+
+
 @pytest.mark.parametrize("moment", ["before any output", "in mid-output", "after the last byte"])
-def test_a_killed_connection_is_a_lost_connection(desk: CommaDevice, transport: SshTransport, moment: str) -> None:
+def test_a_killed_connection_is_a_lost_connection(
+    desk: CommaDevice, transport: SshTransport, tmp_path: Path, moment: str
+) -> None:
     script = {
-        "before any output": "sleep 300",
-        "in mid-output": "while :; do echo line; sleep 0.01; done",
-        "after the last byte": "echo all; exec >&- 2>&-; sleep 300",
+        "before any output": ': > "$1"; sleep 300',
+        "in mid-output": 'n=0; while :; do echo line; sleep 0.01; n=$((n + 1)); [ $n != 20 ] || : > "$1"; done',
+        "after the last byte": 'echo all; exec >&- 2>&-; : > "$1"; sleep 300',
     }[moment]
-    threading.Timer(0.5, desk.server.kill_connections).start()
+    sign = tmp_path / "at work"
+    once(sign, desk.server.kill_connections)
     with pytest.raises(ConnectionLost) as caught:
-        transport.run(("sh", "-c", script), idle_timeout=IDLE)
+        transport.run(("sh", "-c", script, "sh", str(sign)), idle_timeout=IDLE)
     assert caught.value.remedy
     assert works(transport)
 
 
-def test_a_connection_killed_in_an_upload_is_lost(desk: CommaDevice, transport: SshTransport) -> None:
+def test_a_connection_killed_in_an_upload_is_lost(desk: CommaDevice, transport: SshTransport, tmp_path: Path) -> None:
+    sign = tmp_path / "at work"
+
     class Endless(io.RawIOBase):
+        left = 20
+
         def read(self, size: int = -1) -> bytes:
+            self.left -= 1
+            if self.left == 0:
+                sign.touch()
             return b"x" * size
 
-    threading.Timer(0.5, desk.server.kill_connections).start()
+    once(sign, desk.server.kill_connections)
     with pytest.raises(ConnectionLost):
         transport.run(("sh", "-c", "cat > /dev/null"), stdin=Endless(), idle_timeout=IDLE)
     assert works(transport)
@@ -89,11 +107,15 @@ def test_a_killed_shell_is_no_success(transport: SshTransport, tmp_path: Path) -
     assert works(transport)
 
 
-def test_a_status_without_the_end_of_the_output_is_no_success(desk: CommaDevice, transport: SshTransport) -> None:
+def test_a_status_without_the_end_of_the_output_is_no_success(
+    desk: CommaDevice, transport: SshTransport, tmp_path: Path
+) -> None:
     """The command ends at once, and says so, while its child still holds the output that it will write to."""
-    threading.Timer(0.7, desk.server.kill_connections).start()
+    sign = tmp_path / "at work"
+    once(sign, desk.server.kill_connections)
+    script = '(sleep 0.5; : > "$1"; sleep 20; echo late) & echo early'
     with pytest.raises(ConnectionLost):
-        transport.run(("sh", "-c", "(sleep 3; echo late) & echo early"), idle_timeout=IDLE)
+        transport.run(("sh", "-c", script, "sh", str(sign)), idle_timeout=2 * IDLE)
 
 
 def test_a_command_that_is_cancelled_before_it_began_does_not_go_on(
@@ -119,7 +141,9 @@ def test_a_command_that_is_cancelled_before_it_began_does_not_go_on(
 
 
 @pytest.mark.parametrize("way", ["down", "up", "idle", "both"])
-def test_a_silent_peer_is_noticed_in_the_configured_time(desk: CommaDevice, transport: SshTransport, way: str) -> None:
+def test_a_silent_peer_is_noticed_in_the_configured_time(
+    desk: CommaDevice, transport: SshTransport, tmp_path: Path, way: str
+) -> None:
     script, size = {
         "down": ("cat /dev/zero", 0),
         "up": ("cat > /dev/null", 2000 * MB),
@@ -127,21 +151,16 @@ def test_a_silent_peer_is_noticed_in_the_configured_time(desk: CommaDevice, tran
         "both": ("cat", 2000 * MB),
     }[way]
     assert works(transport)
-    stdin = _Zeros(size)
-    begun = threading.Event()
+    stdin, sign = _Zeros(size), tmp_path / "at work"
     with contextlib.ExitStack() as stack:
-
-        def stop() -> None:
-            stack.enter_context(desk.server.silenced())
-            begun.set()
-
-        timer = threading.Timer(0.5, stop)
-        timer.start()
+        silent = once(sign, lambda: stack.enter_context(desk.server.silenced()))
         start = time.monotonic()
         with pytest.raises(DeviceUnreachable, match="silence"):
-            transport.run(("sh", "-c", script), stdin=stdin, stdout=lambda block: None, idle_timeout=SHORT)
-        assert begun.is_set()
-        assert time.monotonic() - start < ENOUGH
+            transport.run(
+                ("sh", "-c", f': > "$1"; {script}', "sh", str(sign)), stdin=stdin, stdout=len, idle_timeout=3 * SHORT
+            )
+        assert not silent.is_alive(), "it was the peer's silence"
+        assert time.monotonic() - start < 3 * ENOUGH
     assert works(transport)
 
 
@@ -208,7 +227,7 @@ def test_cancel_is_heard_while_connecting(desk: CommaDevice, greeting: bytes) ->
         )
 
 
-def test_cancel_is_heard_while_the_peer_is_silent(desk: CommaDevice, transport: SshTransport) -> None:
+def test_cancel_is_heard_while_the_peer_is_silent(desk: CommaDevice, transport: SshTransport, tmp_path: Path) -> None:
     cancel = threading.Event()
     with contextlib.ExitStack() as stack:
 
@@ -216,11 +235,17 @@ def test_cancel_is_heard_while_the_peer_is_silent(desk: CommaDevice, transport: 
             stack.enter_context(desk.server.silenced())
             cancel.set()
 
-        timer = threading.Timer(0.5, stop)
-        timer.start()
+        sign = tmp_path / "at work"
+        once(sign, stop)
         start = time.monotonic()
         with pytest.raises(Cancelled):
-            transport.run(("cat",), stdin=_Zeros(2000 * MB), stdout=len, idle_timeout=60.0, cancel=cancel)
+            transport.run(
+                ("sh", "-c", ': > "$1"; cat', "sh", str(sign)),
+                stdin=_Zeros(2000 * MB),
+                stdout=len,
+                idle_timeout=60.0,
+                cancel=cancel,
+            )
         assert time.monotonic() - start < ENOUGH
     assert works(transport)
 

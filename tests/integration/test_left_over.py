@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.devices.server import SSHD_MARKS
-from tests.support.projects import until, variant
+from tests.support.projects import end, hear, until, variant
 from tests.support.ssh_projects import SshProject, processes_in, ssh_project
 
 pytestmark = SSHD_MARKS
@@ -17,21 +17,14 @@ ENDED = "ended this checkout's compile from before the change"
 
 
 @pytest.fixture
-def seconds() -> str:
-    """How long the compile of `one` takes."""
-    return "600"
-
-
-@pytest.fixture
-def desk(tmp_path: Path, sample_artifact: Path, sample_onnx: Path, seconds: str) -> Iterator[SshProject]:
+def desk(tmp_path: Path, sample_artifact: Path, sample_onnx: Path) -> Iterator[SshProject]:
     """A device on which a compile of `one` goes on, for its build was killed."""
     with ssh_project(tmp_path, sample_artifact, sample_onnx) as project:
-        project.wish("sleep", "one", seconds)
+        begun = project.hold("one")
         first = project.start()
-        until(lambda: project.calls())
+        until(begun.exists)
         first.kill()
         first.communicate()
-        project.wish("sleep", "one", "0")
         yield project
 
 
@@ -59,22 +52,22 @@ def test_it_is_ended_where_its_model_is_built_otherwise_now(desk: SshProject, ch
 def test_it_is_taken_up_where_nothing_changed(desk: SshProject) -> None:
     run = desk.start()
     try:
-        line = ""
-        while "takes up the compile" not in line:
-            assert run.stdout is not None
-            line = run.stdout.readline()
-            assert line, "it ended"
+        hear(run, "one         compile    takes up the compile that runs there already\n")
     finally:
-        run.kill()
-        run.communicate()
+        end(run)
     assert len(desk.calls()) == 1
 
 
-@pytest.mark.parametrize("seconds", ["6"])
 def test_a_twin_takes_it_up_and_finds_what_it_makes_under_the_others_name(desk: SshProject) -> None:
     shutil.copy(desk.root / "one.onnx", desk.root / "two.onnx")
     desk.add("two", "two.onnx")
-    assert "two         compile    takes up the compile that runs there already\n" in desk.doit("two").ok().out
+    run = desk.start("two")
+    try:
+        hear(run, "two         compile    takes up the compile that runs there already\n")
+        (desk.control() / "held-driving_supercombo_one.pkl").unlink()
+        assert run.wait(200) == 0
+    finally:
+        end(run)
     assert (
         desk.there("data/media/0/models/driving_supercombo_two.pkl").read_bytes() == desk.artifact("two").read_bytes()
     )

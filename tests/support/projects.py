@@ -173,6 +173,10 @@ class Project:
         path.write_text(text)
         return path
 
+    def hold(self, model: str) -> Path:
+        """A model's next compile goes on until the file given here is removed; it is there once that compile began."""
+        return self.wish("hold", model).with_name(f"held-driving_supercombo_{model}.pkl")
+
     def fingerprint(self, model: str) -> bytes:
         """What made the artifact that lies here."""
         data = self.artifact(model).read_bytes()
@@ -290,6 +294,15 @@ def until(what: Callable[[], Any], seconds: float = 60) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError("it never became true")
+
+
+def hear(process: subprocess.Popen[str], words: str) -> str:
+    """Waits for the line of a running build that has these words, and gives it."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"it ended without: {words}")
 
 
 def end(process: subprocess.Popen[str]) -> None:

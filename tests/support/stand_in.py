@@ -33,6 +33,11 @@ def main() -> None:
     data = onnx.read_bytes()
     if (HERE / f"sleep-{name}").exists():
         time.sleep(float((HERE / f"sleep-{name}").read_text()))
+    if (HERE / f"hold-{name}").exists():
+        held = (HERE / f"hold-{name}").replace(HERE / f"held-{name}")
+        patience = time.monotonic() + 600
+        while held.exists() and time.monotonic() < patience:
+            time.sleep(0.05)
     if (HERE / f"hook-{name}").exists():
         runpy.run_path(str(HERE / f"hook-{name}"), run_name="__main__")
     if (HERE / f"fail-{name}").exists():
