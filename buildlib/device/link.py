@@ -86,13 +86,21 @@ class DeviceLink:
         return self.repeat(lambda: self.ask(op, args))
 
     def push(
-        self, local: Path, remote: str, *, sha256: str, on_progress: Progress | None = None, mode: int = 0o644
+        self,
+        local: Path,
+        remote: str,
+        *,
+        sha256: str,
+        on_progress: Progress | None = None,
+        mode: int = 0o644,
+        lacking: bool = False,
     ) -> bool:
         """Brings a file to the device under `remote`; False if the device had those bytes already.
 
+        lacking: the device has just said that it has other bytes, and is not asked again: one round trip less.
         Resumes after a lost link. Raises InputChanged when the local file is not what sha256 says, else as `call`.
         """
-        return transfer.push(self, local, remote, sha256=sha256, on_progress=on_progress, mode=mode)
+        return transfer.push(self, local, remote, sha256=sha256, on_progress=on_progress, mode=mode, lacking=lacking)
 
     def push_small(self, files: Mapping[str, tuple[Path, str]]) -> None:
         """Brings small texts to the device, {remote: (local, sha256)}: one round trip, and one more if some are new.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -72,14 +72,22 @@ def split(size: int, link: DeviceLink) -> list[Range]:
 
 
 def push(
-    link: DeviceLink, local: Path, remote: str, *, sha256: str, on_progress: Progress | None = None, mode: int = 0o644
+    link: DeviceLink,
+    local: Path,
+    remote: str,
+    *,
+    sha256: str,
+    on_progress: Progress | None = None,
+    mode: int = 0o644,
+    lacking: bool = False,
 ) -> bool:
     """See `DeviceLink.push`."""
     size = local.stat().st_size
     what: dict[str, object] = {"path": remote, "size": size, "sha256": sha256, "mode": mode}
     for again in (True, False):
         try:
-            return _push_once(link, local, size, what, on_progress)
+            begin = {"have": False, "ranges": []} if lacking and again else link.call("receive_begin", **what)
+            return _push_once(link, local, size, what, begin, on_progress)
         except errors.TransferFailed as error:
             if hash_file(local) != sha256:
                 raise errors.InputChanged(
@@ -93,8 +101,14 @@ def push(
     raise AssertionError
 
 
-def _push_once(link: DeviceLink, local: Path, size: int, what: dict[str, object], on_progress: Progress | None) -> bool:
-    begin = link.call("receive_begin", **what)
+def _push_once(
+    link: DeviceLink,
+    local: Path,
+    size: int,
+    what: dict[str, object],
+    begin: dict[str, Any],
+    on_progress: Progress | None,
+) -> bool:
     if begin["have"]:
         if on_progress is not None:
             on_progress(size, size)

@@ -77,7 +77,7 @@ def record(services: Services, device: Device, answer: dict[str, Any], *, told: 
 
 
 def ask(services: Services, catalog: Catalog, device: Device) -> dict[str, Any]:
-    """The probe itself, in one round trip; two where SConscript was copied. Only a parked device gets it."""
+    """The probe itself, in one round trip; three where SConscript was copied. Only a parked device gets it."""
     link = services.link(device)
     if toolchain.is_local(device):
         ensure_layout(services, device)
@@ -126,7 +126,7 @@ def sync_sconscript(services: Services, device: Device, there: dict[str, Any] | 
     sha256 = services.workspace.hash_file(local)
     if there is not None and there["sha256"] == sha256:
         return False
-    services.link(device).push(local, sconscript_path(device), sha256=sha256)
+    services.link(device).push(local, sconscript_path(device), sha256=sha256, lacking=True)
     services.events.step(device.name, "preflight", f"SConscript copied from {device.sync_sconscript}")
     return True
 

@@ -78,9 +78,12 @@ def test_a_flag_that_one_of_two_functions_lacks_stops_the_compile_and_sync_mends
     assert "one verify failed" in run.out
     assert not desk.there(ACTIVE).exists()
     assert desk.commands > asked
-    asked = desk.commands
-    desk.doit("preflight").ok()
-    assert desk.commands - asked <= 3
+    for number, words in enumerate((("preflight",), ("doctor", "desk"))):
+        mine.write_text(f"{mine.read_text()}# {number}\n")
+        asked = desk.commands
+        assert "SConscript copied from mine/" in desk.doit(*words).out
+        assert desk.commands - asked <= 3, "round trips of a look that also copies"
+        assert there.read_bytes() == mine.read_bytes()
 
 
 def test_a_qcom_compile_that_departs_from_the_guide_is_told(desk: SshProject) -> None:
