@@ -11,7 +11,7 @@ import msgspec
 from buildlib import errors
 from buildlib.core.remote import active_path, iqpilot_harness_path
 from buildlib.core.selection import ACTIVE, KNOWN, selection_for
-from buildlib.core.verdicts.signals import Signals, judge_signals
+from buildlib.core.verdicts.signals import Signals, judge_signals, unseen
 from buildlib.core.verdicts.validation import Asked, Validation, judge_run, with_signals
 from buildlib.core.verdicts.validation_iqpilot import judge_iqpilot
 from buildlib.device.link import DeviceLink
@@ -90,7 +90,8 @@ def drive_with_ours(context: StepContext, role: str, sha256: str) -> Validation:
         cameras=tuple(cameras),
         realtime=realtime,
     )
-    return with_signals(judge_run(status, asked), judge_signals(before, after))
+    missed = unseen(after, local=toolchain.is_local(context.device))
+    return with_signals(judge_run(status, asked), judge_signals(before, after), missed)
 
 
 def of_supercombo(frame_skip: int, cameras: list[tuple[int, int]]) -> list[str]:

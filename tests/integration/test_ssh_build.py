@@ -60,6 +60,8 @@ def test_a_real_model_goes_the_whole_way_and_is_validated_where_it_was_made(
         assert "warp" in log
         states = {name: stage["state"] for name, stage in desk.status()["one"].items()}
         assert [name for name, state in states.items() if state == "fresh"] == STAGES
+        # Guide, section 10: our own harness sees no screen either.
+        assert "not seen: a frozen UI shows only on the screen" in desk.doit("report", "one").ok().out
         asked = desk.commands
         assert desk.doit().ok().text == "1 model up to date.\n"
         assert desk.commands == asked + 1

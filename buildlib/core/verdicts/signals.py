@@ -167,6 +167,15 @@ def new_texts(before: Signals, after: Signals) -> dict[str, str]:
     return {name: text for name, text in found.items() if text.strip()}
 
 
+def unseen(after: Signals, *, local: bool) -> Iterator[str]:
+    """What no run on a device shows, so that a person must look. local: a directory that stands for one has no screen."""
+    if local:
+        return
+    yield FROZEN_UI
+    if after.pane is None:
+        yield f"the tmux pane: {after.pane_problem or 'it was not there'}"
+
+
 def signs_in(text: str, where: str) -> Iterator[Finding]:
     """The failures that a text shows and that speak of the model, as findings."""
     for sign in diagnose(text).failures:

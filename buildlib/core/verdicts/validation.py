@@ -7,7 +7,7 @@ nothing, and is neither a pass nor held against the artifact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -275,8 +275,9 @@ def _doubts(status: Mapping[str, Any], report: _Report, asked: Asked) -> Iterato
         )
 
 
-def with_signals(run: Validation, signals: tuple[Finding, ...]) -> Validation:
+def with_signals(run: Validation, signals: tuple[Finding, ...], unseen: Iterable[str] = ()) -> Validation:
     """A run's verdict with what the device itself showed meanwhile: a crash beside a good run makes it refused."""
+    run = msgspec.structs.replace(run, unseen=tuple(unseen))
     if not signals or run.verdict == "unknown":
         return run
     return msgspec.structs.replace(run, verdict="refused", findings=(*run.findings, *signals))

@@ -13,7 +13,7 @@ import msgspec
 
 from buildlib.core.diagnoses.diagnosis import diagnose
 from buildlib.core.verdicts.findings import REBUILD_SAME, Finding, refuse
-from buildlib.core.verdicts.signals import FROZEN_UI, Signals, judge_signals, signs_in
+from buildlib.core.verdicts.signals import Signals, judge_signals, signs_in, unseen
 from buildlib.core.verdicts.validation import Validation, ended_outside, timed_out, without_report
 
 REPORT_FORMAT: Final = 1
@@ -100,7 +100,7 @@ def judge_iqpilot(
 ) -> Validation:
     """The verdict on a job's final status. artifacts: file name -> sha256 under test. log: all that the job said.
 
-    before, after: the device's signals around the run. local: a directory that stands for a device has no screen.
+    before, after: the device's signals around the run. local: see `signals.unseen`.
     """
     state = str(status.get("state"))
     try:
@@ -327,10 +327,7 @@ def _proof(report: _Report) -> dict[str, Any]:
 
 def _unseen(report: _Report, after: Signals, local: bool) -> Iterator[str]:
     """What nobody could see in this run."""
-    if not local:
-        yield FROZEN_UI
-    if after.pane is None:
-        yield f"the tmux pane: {after.pane_problem or 'it was not there'}"
+    yield from unseen(after, local=local)
     silent = [name for name, one in report.services.items() if one is None]
     if silent:
         yield f"{', '.join(silent)}: no message queue in this run; a drive shows them (guide, section 9.2)"

@@ -19,6 +19,7 @@ from buildlib.core.verdicts.signals import (
     judge_signals,
     signs_in,
     texts,
+    unseen,
 )
 from buildlib.core.verdicts.validation import Validation, with_signals
 
@@ -97,6 +98,14 @@ def test_blank_texts_are_none() -> None:
     assert texts(replace(BEFORE, pane=" \n", crash_texts={"a": "x", "b": ""})) == {"a": "x"}
 
 
+def test_of_a_device_with_a_screen_it_is_told_what_only_a_person_sees() -> None:
+    (screen,) = unseen(BEFORE, local=False)
+    assert "frozen UI" in screen
+    dark = replace(BEFORE, pane=None, pane_problem="no tmux server runs")
+    assert list(unseen(dark, local=False)) == [screen, "the tmux pane: no tmux server runs"]
+    assert list(unseen(dark, local=True)) == []
+
+
 def test_a_network_that_is_away_is_nothing_of_the_models() -> None:
     assert list(signs_in("requests.exceptions.ConnectionError: Failed to establish a new connection", "pane")) == []
 
@@ -107,5 +116,6 @@ def test_a_crash_beside_a_good_run_makes_it_refused_and_a_run_that_says_nothing_
     assert with_signals(good, ()) == good
     told = with_signals(good, (crash,))
     assert (told.verdict, told.findings) == ("refused", (crash,))
+    assert with_signals(good, (), unseen(BEFORE, local=False)).unseen
     unknown = Validation(verdict="unknown")
     assert with_signals(unknown, (crash,)) == unknown
