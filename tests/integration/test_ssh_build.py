@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ import pytest
 from buildlib.sources.sample import write_sample
 from buildlib.toolchain.c_compiler import CCompiler
 from tests.devices.server import SSHD_MARKS
+from tests.support import faulty
+from tests.support.projects import FLAGS, SCRIPT
 from tests.support.ssh_projects import ACTIVE, REMOTE_OUTPUT, REMOTE_SOURCE, STATE, SshProject, ssh_project
 
 pytestmark = SSHD_MARKS
@@ -67,6 +72,33 @@ def test_a_real_model_goes_the_whole_way_and_is_validated_where_it_was_made(
         assert desk.commands == asked + 1
         # The cache of kernels lies under the toolchain's own name, in the compiling user's place.
         assert len(list(desk.there("data/root-cache").glob("*/tinygrad/cache.db"))) == 1
+
+
+@pytest.mark.compile
+def test_slower_than_real_time_is_refused_on_the_backend_that_drives_and_told_elsewhere(
+    tmp_path: Path, sample_artifact: Path, sample_onnx: Path, c_compiler: CCompiler, cpu_environment: dict[str, str]
+) -> None:
+    slow = tmp_path / "slow.pkl"
+    command = [sys.executable, faulty.__file__, str(sample_artifact), str(slow), "run_policy=Slow"]
+    subprocess.run(command, env=cpu_environment, check=True)
+    with ssh_project(tmp_path, slow, sample_onnx) as desk:
+        compiles_for_real(desk, c_compiler)
+        desk.set(compile_script=SCRIPT, validate_seconds=1)
+        shutil.copy(faulty.__file__, desk.there("data/openpilot"))
+        # Of a processor it says nothing: the car's own backend has to keep up. One that this artifact only claims.
+        desk.head = {"profiles": {"gpu": {"expected_device": "AMD", "flags": dict(FLAGS)}}}
+        for profile, late in (("cpu", " late"), ("gpu", "slower than real time on camera ")):
+            desk.set(profile=profile)
+            desk.models["one"]["profile"] = profile
+            desk.declare()
+            desk.doit("compile").ok()
+            # What verify refuses of an artifact that is pickled with a fault, a device may have got another way.
+            shutil.copy(desk.there(REMOTE_OUTPUT), desk.there(ACTIVE))
+            run = desk.doit("-s", "validate:one")
+            assert late in run.text, run.text
+            assert run.status == (0 if profile == "cpu" else 1)
+        assert "expected 99% of frames within 50 ms" in run.text
+        assert not desk.there(ACTIVE).exists(), "what is refused does not stay"
 
 
 @pytest.mark.compile

@@ -81,6 +81,14 @@ class LeaksOnDevice(Faulty):
         self.kept = [*getattr(self, "kept", ()), kept]
 
 
+class Slow(Faulty):
+    """Slower than twenty frames a second."""
+
+    def fault(self) -> None:
+        if self.calls > 50:
+            time.sleep(0.1)
+
+
 class Drifts(Faulty):
     """Gives other answers after a while: state of its own between the frames."""
 
