@@ -329,6 +329,9 @@ def test_a_terminal_shows_transfers_and_the_compile_as_they_go_and_plain_output_
         assert re.search(r"one +pull +\d\.\d of 7\.7 MB, \d+\.\d MB/s, \d+ s left", shown)
         last = shown.rpartition("\r")[2] if not shown.endswith("\n") else shown
         assert last.endswith("1 model built in " + last.rpartition("in ")[2])
+        # The next compile is shown against the time that the last one took.
+        another_onnx(desk, 50)
+        assert re.search(r"one +compile +\d of about \d+ s  kernel \d", on_a_terminal(desk))
         desk.forget()
         plain = desk.doit().ok().out
     assert "\r" not in plain
