@@ -1,4 +1,7 @@
-"""Artifacts of tinygrad 0.12 and 0.13, really captured by them, are read like those of the pinned one."""
+"""Artifacts of tinygrad 0.12 and 0.13, really captured by them, are read like those of the pinned one.
+
+Once from what was kept of such captures, and, slowly, from new ones.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,38 @@ from buildlib.core.verdicts.contract import KNOWN_GLOBALS
 from buildlib.core.verdicts.inspection import Inspection
 from buildlib.core.verdicts.verdict import Expectations, judge
 from tests.support.captured_jits import SPECS, make_jits
+from tests.support.kept_captures import unpack
 
-pytestmark = [pytest.mark.slow, pytest.mark.compile, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.compile, pytest.mark.timeout(900)]
 
 NAMES = ("good", "out_of_band", "frame_skip_2", "run_model", "compile3", "positional", "zero")
 
 
-@pytest.fixture(scope="module", params=["0.12.0", "0.13.0"])
-def older(request: pytest.FixtureRequest, kept: Path, cpu_environment: dict[str, str]) -> dict[str, Path]:
-    """The same jits, captured by an older tinygrad in a venv of its own."""
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(pytest.param((version, "kept"), id=f"{version} kept") for version in ("0.12.0", "0.13.0")),
+        *(
+            pytest.param((version, "new"), id=f"{version} new", marks=pytest.mark.slow)
+            for version in ("0.12.0", "0.13.0")
+        ),
+    ],
+)
+def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same jits, captured by an older tinygrad."""
+    version, how = request.param
+    if how == "kept":
+        directory = tmp_path_factory.mktemp("kept")
+        unpack(version, directory)
+    else:
+        directory = captured_by(version, request.getfixturevalue("kept"), request.getfixturevalue("cpu_environment"))
+    return {name: directory / f"{name}.pkl" for name in NAMES}
+
+
+def captured_by(version: str, kept: Path, cpu_environment: dict[str, str]) -> Path:
+    """Where the jits lie that this tinygrad captured, in a venv of its own."""
     from tests.conftest import alone
 
-    version = request.param
     directory = kept / f"tinygrad-{version}"
     with alone(kept / f"tinygrad-{version}.lock"):
         python = directory / "venv" / "bin" / "python"
@@ -40,7 +63,7 @@ def older(request: pytest.FixtureRequest, kept: Path, cpu_environment: dict[str,
         home = directory / "home"
         home.mkdir(exist_ok=True)
         make_jits(directory, str(python), cpu_environment | {"HOME": str(home), "XDG_CACHE_HOME": str(home)}, NAMES)
-    return {name: directory / f"{name}.pkl" for name in NAMES}
+    return directory
 
 
 def _comparable(found: Inspection) -> Inspection:
