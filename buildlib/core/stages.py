@@ -270,7 +270,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("upload", 1, ("source",), ("source",), True, _upload_parts, _upload_lapse),
     Stage("compile", 1, ("source",), ("upload",), True, _compile_parts, _compile_lapse),
     Stage("pull", 1, ("compile",), ("compile",), False, _pull_parts, _pull_lapse),
-    Stage("verify", 2, ("source", "compile"), ("pull",), False, _verify_parts, _stands),
+    Stage("verify", 3, ("source", "compile"), ("pull",), False, _verify_parts, _stands),
     Stage("install", 1, ("compile",), ("verify",), True, _install_parts, _install_lapse),
     Stage("validate", 2, ("compile",), ("install",), True, _validate_parts, _stands),
     Stage("publish", 1, ("compile",), ("verify", "validate"), False, _publish_parts, _publish_lapse),

@@ -16,6 +16,7 @@ from buildlib.core.catalog import Catalog, Device, Model
 from buildlib.core.flags import effective_flags
 from buildlib.core.freshness import age_in_words
 from buildlib.core.remote import active_path, iqpilot_harness_path, recompiled_path, source_path
+from buildlib.core.verdicts.contract import CAPTURED_CLASSES
 from buildlib.steps import toolchain
 from buildlib.steps.context import Services
 from buildlib.steps.scripts import compile_script_id
@@ -103,7 +104,7 @@ def request(services: Services, catalog: Catalog, device: Device) -> dict[str, A
         ),
         "params": list(SERIAL),
         "names": sorted(
-            {name for model in catalog.models.values() for name in effective_flags(catalog, model, device)}
+            CAPTURED_CLASSES.union(*(effective_flags(catalog, model, device) for model in catalog.models.values()))
         ),
     }
 

@@ -16,6 +16,7 @@ from buildlib.core.verdicts.verdict import Expectations, Verdict, expectations_o
 from buildlib.core.verdicts.verdict_metadata import OnnxMetadata
 from buildlib.core.world import Subject
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.world import read_observation
 
 
 def run(context: StepContext) -> Outcome:
@@ -51,7 +52,17 @@ def expectations(context: StepContext, role: str) -> Expectations:
     weights = sum(entry["weight_bytes"] for entry in own)
     alone = len(own) == 1
     onnx = onnx_metadata(context, role if role in made_from else next(iter(made_from))) if alone else None
-    return expected_of(context.subject, role, weights, inputs if alone else None, onnx)
+    expected = expected_of(context.subject, role, weights, inputs if alone else None, onnx)
+    return msgspec.structs.replace(expected, tinygrad_names=tinygrad_names(context))
+
+
+def tinygrad_names(context: StepContext) -> frozenset[str] | None:
+    """The classes of the tinygrad that compiled the artifact, None where its device has told none of them."""
+    seen = read_observation(context.workspace, context.device.name)
+    compiled_with = context.upstream["compile"].parts["toolchain"]["tinygrad"]
+    if seen is None or seen.heard is None or (seen.identity or {}).get("tinygrad") != compiled_with:
+        return None
+    return frozenset(seen.heard) if "CapturedJit" in seen.heard else None
 
 
 def onnx_metadata(context: StepContext, role: str) -> OnnxMetadata:

@@ -40,7 +40,7 @@ class Observation(msgspec.Struct, kw_only=True):
     flags: dict[str, list[str]] | None = None
     """larch64 flags of every SConscript function that has some; None where there is no SConscript."""
     heard: list[str] | None = None
-    """Those of the models' flags that its tinygrad knows; None where that cannot be told."""
+    """What its tinygrad knows of the models' flags and of the classes that a capture may name; None where untold."""
     remedy: str | None = None
     """What helps against `problem`."""
     files: dict[str, str] = {}

@@ -14,11 +14,14 @@ import msgspec
 import pytest
 
 from buildlib.artifact.inspect_file import inspect_artifact
-from buildlib.core.verdicts.contract import KNOWN_GLOBALS
+from buildlib.core.verdicts.contract import CAPTURED_CLASSES, KNOWN_GLOBALS
 from buildlib.core.verdicts.inspection import Inspection
 from buildlib.core.verdicts.verdict import Expectations, judge
+from buildlib.device_scripts.agent.hashes import HashCache
+from buildlib.device_scripts.agent.heard import heard
 from tests.support.captured_jits import SPECS, make_jits
 from tests.support.kept_captures import unpack
+from tests.unit.agent.test_hashes import places
 
 pytestmark = [pytest.mark.compile, pytest.mark.timeout(900)]
 
@@ -96,6 +99,26 @@ def test_they_are_judged_alike(older: dict[str, Path], jits: dict[str, Path], na
         expectations = Expectations(expected_device=expected, contract=contract)
         old, new = judge(inspect_artifact(older[name]), expectations), judge(inspect_artifact(jits[name]), expectations)
         assert [one.code for one in old.findings] == [one.code for one in new.findings]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_none_is_taken_for_one_of_the_pinned_tinygrad(
+    older: dict[str, Path], jits: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    import tinygrad
+
+    package = str(Path(tinygrad.__file__).parent)
+    names = frozenset(heard(HashCache(places(tmp_path)), package, "pinned", sorted(CAPTURED_CLASSES)) or ())
+    contract = {"run_model": "run_model", "compile3": "compile3"}.get(name, "supercombo")
+    expectations = Expectations(expected_device="CPU", contract=contract, tinygrad_names=names)
+    (finding,) = [
+        one for one in judge(inspect_artifact(older[name]), expectations).refusals if one.code == "other_tinygrad"
+    ]
+    assert "tinygrad.dtype.PtrDType" in finding.found
+    twin = judge(inspect_artifact(jits[name]), expectations)
+    assert "other_tinygrad" not in [one.code for one in twin.refusals]
+    unknown = msgspec.structs.replace(expectations, tinygrad_names=None)
+    assert "other_tinygrad" not in [one.code for one in judge(inspect_artifact(older[name]), unknown).refusals]
 
 
 def test_the_fixtures_are_of_different_versions(older: dict[str, Path], jits: dict[str, Path]) -> None:

@@ -133,6 +133,25 @@ def test_the_metadata_of_another_onnx_is_named(desk: Project, sample_artifact: P
     assert_refused(desk, "verify", "its output_slices are not those of its ONNX", f"{names[0]} ")
 
 
+@pytest.mark.compile
+def test_an_artifact_of_another_tinygrad_is_named(desk: Project, tmp_path: Path) -> None:
+    """What a compile script that keeps files, or imports a second tinygrad, leaves."""
+    put_real_tinygrad(desk)
+    desk.doit("verify:drl3").ok()
+    unpack("0.13.0", tmp_path)
+    compiles_to(desk, tmp_path / "good.pkl")
+    assert_refused(desk, "verify", "was captured by another tinygrad", "tinygrad.dtype.PtrDType")
+
+
+def put_real_tinygrad(project: Project) -> None:
+    """The device gets the one that the workstation has."""
+    import tinygrad
+
+    there = project.device() / "data/openpilot/tinygrad_repo/tinygrad"
+    shutil.rmtree(there)
+    there.symlink_to(Path(tinygrad.__file__).parent)
+
+
 def test_a_cpu_artifact_for_a_qcom_runtime_is_named(desk: Project) -> None:
     desk.settings["profile"] = "qcom"
     desk.declare()
@@ -286,11 +305,7 @@ def drive_for_real(project: Project, artifact: Path) -> Any:
     compiles_to(project, artifact)
     project.settings |= {"validate_seconds": 4, "timeouts": {"validate": 200}}
     project.declare()
-    import tinygrad
-
-    there = project.device() / "data/openpilot/tinygrad_repo/tinygrad"
-    shutil.rmtree(there)
-    there.symlink_to(Path(tinygrad.__file__).parent)
+    put_real_tinygrad(project)
     models = project.device() / "data/media/0/models"
     project.doit("compile:nopp").ok()
     shutil.copy(models / NOPP.replace(".pkl", ".recompiled.pkl"), models / NOPP)

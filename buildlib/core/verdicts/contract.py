@@ -172,5 +172,7 @@ _PYTHON: Final = (
     "numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar", "numpy.core.numeric._frombuffer",
     "numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar", "numpy._core.numeric._frombuffer",
 )  # fmt: skip
+CAPTURED_CLASSES: Final = frozenset(name.rpartition(".")[2] for name in _TINYGRAD)
+"""What a capture may name of tinygrad, without the modules."""
 KNOWN_GLOBALS: Final = frozenset((*_PYTHON, *(f"tinygrad.{name}" for name in _TINYGRAD)))
 """Globals of genuine captures of tinygrad 0.12 to 0.14 (facts, section 2). Being known makes none of them harmless."""

@@ -168,7 +168,7 @@ def new_texts(before: Signals, after: Signals) -> dict[str, str]:
 
 
 def unseen(after: Signals, *, local: bool) -> Iterator[str]:
-    """What no run on a device shows, so that a person must look. local: a directory that stands for one has no screen."""
+    """What no run shows, so that a person must look. local: a directory that stands for a device has no screen."""
     if local:
         return
     yield FROZEN_UI

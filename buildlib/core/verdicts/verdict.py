@@ -35,7 +35,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     expected_device: "QCOM", "CPU". warp_device: only where the warp runs on another one.
     cameras, model_size: (width, height) in pixels.
     onnx_bytes: bytes of the ONNX's weights. onnx_inputs: its inputs' names. onnx: what else it says. None where not
-    known.
+    known. tinygrad_names: which of `CAPTURED_CLASSES` the tinygrad that compiled it defines.
     """
 
     contract: str = "supercombo"
@@ -47,6 +47,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     onnx_bytes: int | None = None
     onnx_inputs: tuple[str, ...] | None = None
     onnx: OnnxMetadata | None = None
+    tinygrad_names: frozenset[str] | None = None
 
 
 def expectations_of(
@@ -132,6 +133,7 @@ def judge_alone(inspection: Inspection) -> tuple[Finding, ...]:
 
 def _findings(inspection: Inspection, contract: Contract, expectations: Expectations) -> Iterator[Finding]:
     yield from _judge_globals(inspection)
+    yield from _judge_tinygrad(inspection, expectations.tinygrad_names)
     yield from judge_devices(
         inspection,
         contract,
@@ -181,6 +183,22 @@ def _judge_globals(inspection: Inspection) -> Iterator[Finding]:
     for oddity in inspection.oddities:
         yield refuse(
             "odd", oddity, expected="what tinygrad writes", found="something else", guide="11", remedy=REBUILD_SAME
+        )
+
+
+def _judge_tinygrad(inspection: Inspection, names: frozenset[str] | None) -> Iterator[Finding]:
+    """Classes that are known, but not to the tinygrad that is said to have made the file."""
+    ours = [name for name in inspection.globals if name.startswith("tinygrad.") and name in KNOWN_GLOBALS]
+    foreign = [name for name in ours if names is not None and name.rpartition(".")[2] not in names]
+    if foreign:
+        yield refuse(
+            "other_tinygrad",
+            "was captured by another tinygrad than the one that its compile is recorded with",
+            expected="only classes that this tinygrad has",
+            found=", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""),
+            guide="11",
+            remedy="it would not load: look for an older file that the compile script keeps, or a second tinygrad on "
+            "its PYTHONPATH; compile it again",
         )
 
 

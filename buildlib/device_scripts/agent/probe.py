@@ -28,9 +28,9 @@ def do_probe(request: Request) -> dict[str, Any]:
     """{"identity", "people", "problems", "health", "files", "flags", "heard"} in one answer.
 
     toolchain: a spec for `toolchain.identify`, or None. files: device paths of ours to check. sconscript: device path
-    (default: IQPilot's). params: more parameters to read. names: flags of which "heard" says whether tinygrad knows
-    them. Nothing is changed but what earlier commands left to mend, and missing cache directories are made (guide,
-    section 4).
+    (default: IQPilot's). params: more parameters to read. names: flags and classes of which "heard" says whether
+    tinygrad knows them. Nothing is changed but what earlier commands left to mend, and missing cache directories are
+    made (guide, section 4).
     """
     places, args = request.places, request.args
     mended = _mend(request)
