@@ -200,7 +200,11 @@ def _state(device: Device, health: Mapping[str, Any], now: float) -> Iterator[Li
         yield Line("BAD", "onroad: nothing on it is changed", "park the car")
     skew = abs(health["clock"] - now)
     if skew > CLOCK_SKEW:
-        yield Line("note", f"its clock is {skew:.0f} s off; nothing here depends on it")
+        yield Line(
+            "note",
+            f"its clock is {skew:.0f} s off; nothing here depends on it",
+            "connect it to the internet, where it sets its clock itself, or set it there with `sudo date -s`",
+        )
     else:
         yield Line("ok", "its clock agrees")
     if health.get("power_saving") is not None:
