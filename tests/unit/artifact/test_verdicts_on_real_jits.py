@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from buildlib.artifact.examine import examine
 from buildlib.artifact.inspect_file import inspect_artifact
+from buildlib.core.verdicts.inspection import Weight
 from buildlib.core.verdicts.verdict import Expectations, Verdict, judge
 from tests.support.rewriting import mentions_of_cpu, rename, rewrite, to_device
 
@@ -225,6 +227,24 @@ def test_a_file_too_small_or_too_big_for_its_onnx_is_refused(jits: dict[str, Pat
     assert verdict(size) == set()
     assert verdict(size * 2) == {"too_small"}
     assert verdict(size * 60) == {"tiny"}
+    whole = jits["run_model"].stat().st_size
+    for weights, found in ((whole, set()), (whole // 10, {"too_big"})):
+        stock = Expectations(expected_device="CPU", contract="run_model", onnx_bytes=weights, cameras=())
+        assert codes(verdict_on(jits["run_model"], stock)) == found
+
+
+def test_a_capture_without_a_program_is_refused(jits: dict[str, Path]) -> None:
+    found = inspect_artifact(jits["good"])
+    assert codes(judge(msgspec.structs.replace(found, programs=0), CPU)) == {"no_kernels"}
+    assert judge(found, CPU).good
+
+
+def test_a_buffer_of_zeros_among_weights_is_a_warning(jits: dict[str, Path]) -> None:
+    found = inspect_artifact(jits["good"])
+    hollow = Weight(device="CPU", dtype="float16", elements=65_536, payload=131_072, zeros=1.0)
+    verdict = judge(msgspec.structs.replace(found, weights=(*found.weights, hollow)), CPU)
+    assert verdict.good
+    assert [one.code for one in verdict.findings] == ["zero_buffer"]
 
 
 def test_a_tiny_file_is_refused_without_knowing_the_onnx(jits: dict[str, Path]) -> None:
