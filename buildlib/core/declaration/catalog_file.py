@@ -238,10 +238,10 @@ class Target(Raw):
     confirm_timeout: Annotated[
         Seconds, Meta(description="Until a push must be visible, by URL and in a device's list.")
     ] = 600.0
-    policy: Annotated[tuple[Literal["harness", "onroad"], ...], Meta(description="Proofs that a publish needs.")] = (
-        "harness",
-        "onroad",
-    )
+    policy: Annotated[
+        tuple[Literal["harness", "onroad"], ...] | None,
+        Meta(description="Proofs that a publish needs. Default: both; in a sandbox the harness."),
+    ] = None
 
 
 class File(Raw):

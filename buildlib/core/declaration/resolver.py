@@ -141,7 +141,8 @@ class _Resolver:
         succeeds, manifests = raw.get("succeeds") or (), raw.get("manifests")
         if succeeds and len(succeeds) != len(manifests if manifests is not None else MANIFESTS):
             self._expected(f"{path}.succeeds", "as many as manifests, in the same order", str(len(succeeds)))
-        return {"kind": "git", **{key: value for key, value in raw.items() if value is not None}, "name": name}
+        defaults = {"kind": "git", **({"policy": ["harness"]} if raw.get("sandbox") else {})}
+        return {**defaults, **{key: value for key, value in raw.items() if value is not None}, "name": name}
 
     def _check_files_of(self, path: str, name: str, raw: dict[str, Any]) -> None:
         """Another target for the artifacts: one that exists, takes artifacts itself, and is no less a sandbox."""

@@ -236,6 +236,21 @@ def test_a_thousand_models_resolve() -> None:
     assert [model.sources["supercombo"] for model in models.values()] == [SampleSource(seed=n) for n in range(1000)]
 
 
+def test_a_target_asks_for_harness_and_drive_and_a_sandbox_for_the_harness_unless_it_says_otherwise() -> None:
+    text = (
+        "models:\n  a: {source: /a.onnx, artifact: a.pkl}\n"
+        "targets:\n  real: {repository: ./one}\n  practice: {repository: ./two, sandbox: true}\n"
+        "  strict: {repository: ./three, sandbox: true, policy: [onroad]}\n  lax: {repository: ./four, policy: []}\n"
+    )
+    targets = parse_catalog(text, path="m", environ={}).targets
+    assert {name: target.policy for name, target in targets.items()} == {
+        "real": ("harness", "onroad"),
+        "practice": ("harness",),
+        "strict": ("onroad",),
+        "lax": (),
+    }
+
+
 def test_the_projects_own_file_holds_the_guides_three_models() -> None:
     catalog = parse_catalog((ROOT / "models.yaml").read_text(encoding="utf-8"), path="models.yaml", environ={})
 

@@ -83,7 +83,7 @@ def test_every_key_that_can_be_written_has_a_place_in_the_catalog_and_back(name:
 def test_defaults_are_the_same_in_both_places(name: str) -> None:
     raw = _defaults(getattr(catalog_file, name))
     resolved = _defaults(getattr(catalog, name))
-    decided_by_resolver = {"profile", "device", "sudo", "install", "paths", "timeouts", "root", "model_size"}
+    decided_by_resolver = {"profile", "device", "sudo", "install", "paths", "timeouts", "root", "model_size", "policy"}
     for key in raw.keys() & resolved.keys() - decided_by_resolver - {"camera_resolutions"}:
         assert raw[key] == resolved[key], key
 
