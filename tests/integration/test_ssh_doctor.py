@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from buildlib.device.link import DeviceLink
+from buildlib.transports.ssh import SshTransport
 from tests.devices.layout import FLAGS, write_sconscript
 from tests.devices.server import SSHD_MARKS
 from tests.support.ssh_projects import SshProject, ssh_project
@@ -62,6 +64,21 @@ def test_a_car_that_drives_is_looked_at_and_keeps_its_sconscript(desk: SshProjec
     desk.comma.set_param("IsOnroad", "0")
     assert "SConscript copied from mine/" in desk.doit("doctor", "desk").ok().out
     assert desk.there(SCONSCRIPT).read_bytes() == mine.read_bytes()
+
+
+def test_what_a_test_left_changed_is_put_back_and_told(desk: SshProject) -> None:
+    """The workstation that changed it is gone, and its time is over."""
+    comma = desk.comma
+    desk.doit("preflight").ok()
+    comma.set_param("ModelManager_DownloadIndex", "7")
+    link = DeviceLink(SshTransport(comma.catalog_device, home=comma.home), comma.catalog_device)
+    link.call("params_write", values={"ModelManager_DownloadIndex": "12"}, hold=0)
+    link.close()
+    assert desk.there("data/params/d/ModelManager_DownloadIndex").read_text() == "12"
+    out = desk.doit("doctor", "desk").ok().out
+    assert "  note  put back what an unfinished test had changed: parameter ModelManager_DownloadIndex put back" in out
+    assert desk.there("data/params/d/ModelManager_DownloadIndex").read_text() == "7"
+    assert "  ok    no unfinished work" in desk.doit("doctor", "desk").ok().out
 
 
 def test_a_python_that_is_not_there_is_not_called_a_password(desk: SshProject) -> None:

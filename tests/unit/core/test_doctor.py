@@ -89,6 +89,35 @@ def test_the_screen_names_compile_script_clock_and_what_of_ours_is_there() -> No
     assert "of ours there: 1 source, 1 compiled and 1 installed, 1 ended job, 2 backups" in lines
 
 
+@pytest.mark.parametrize(
+    ("health", "line"),
+    [
+        ({"power_saving": True}, Line("ok", "power saving is on, and off during compiles")),
+        ({"power_saving": False}, Line("ok", "power saving is off, and off during compiles")),
+        ({}, Line("ok", "offroad, no model process runs")),
+        ({}, Line("note", "active model: TobyRL")),
+        ({"active_bundle": None}, Line("note", "no active model")),
+        ({}, Line("ok", "no unfinished work")),
+        ({"undone": ["x.pkl put back"]}, Line("note", "put back what an unfinished test had changed: x.pkl put back")),
+        (
+            {"jobs": [{"state": "running", "subject": "compile nopp", "owner": "ann@mac"}]},
+            Line("note", "a job runs: compile nopp by ann@mac"),
+        ),
+    ],
+)
+def test_the_screen_tells_power_saving_state_active_model_and_unfinished_work(
+    health: dict[str, Any], line: Line
+) -> None:
+    lines = list(examine(DESK, QCOM, answer(**health), now=1000.0, toolchain_text=""))
+    assert line in lines
+    assert ("no unfinished work" in [one.text for one in lines]) == ("undone" not in health)
+
+
+def test_of_a_machine_without_power_saving_nothing_is_said_of_it() -> None:
+    lines = examine(DESK, QCOM, answer(power_saving=None), now=1000.0, toolchain_text="")
+    assert not [line for line in lines if "power saving" in line.text]
+
+
 def test_a_flag_missing_in_one_of_two_functions_is_named_with_its_function() -> None:
     flags = {"_flags": WORDS, "_fused_flags": WORDS[:-1]}
     assert flag_differences(flags, QCOM) == ["_fused_flags lacks OPENPILOT_HACKS=1"]
