@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = re.compile(rb"""["']([A-Z][A-Z0-9_]+)["']""")
-DEFINED = re.compile(rb"^[ \t]*(?:class +)?(_?[A-Z]\w*[a-z]\w*) *[:=(]", re.MULTILINE)
+DEFINED = re.compile(rb"^[ \t]*(?:class +)?(_?[A-Z]\w*[a-z]\w*) *[:=(\[]", re.MULTILINE)
 GENERATED = "autogen"
 """A folder of headers of other people's drivers, whose names are no tinygrad's."""
 HOME = b"ContextVar"

@@ -10,7 +10,7 @@ from tests.unit.agent.test_hashes import places
 
 SOURCES = {
     "helpers.py": 'class ContextVar: pass\nNOLOCALS = ContextVar("NOLOCALS", 0)\n',
-    "engine/jit.py": "class CapturedJit(Generic[T]):\n  pass\nTinyJit = _TinyJit\nif True:\n  class Inner: pass\n",
+    "engine/jit.py": "class CapturedJit(Generic[T]):\n  pass\nTinyJit = _TinyJit\nif True:\n  class Inner[T]: pass\n",
     "runtime/autogen/kgsl.py": "class Foreign: pass\nTheirs = 1\n",
     "notes.txt": "class Written: pass\n",
 }
