@@ -287,7 +287,3 @@ def test_no_validation_counts_for_another_tinygrad_than_the_one_that_was_looked_
     run = built.doit("validate:one")
     assert run.status == 1
     assert "the toolchain is another than at the probe: tinygrad" in run.text
-
-
-def test_status_of_what_is_stale_is_one_line_where_nothing_is(built: Project) -> None:
-    assert built.doit("status", "--only", "stale").ok().out == "Nothing is stale.\n"
