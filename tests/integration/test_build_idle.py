@@ -208,6 +208,30 @@ def test_any_change_is_looked_into_the_long_way(idle: Project, change: Any) -> N
         assert not took_the_short_way(idle)
 
 
+def test_a_touched_artifact_is_read_once_and_never_again(idle: Project) -> None:
+    """It is 119 MB in life: a hash a step, or one a run, is what a build that goes by times is chosen for."""
+    code = (
+        "import sys\n"
+        f"path, opened = {str(idle.artifact('one'))!r}, []\n"
+        "sys.addaudithook(lambda event, told: event == 'open' and str(told[0]) == path and opened.append(told))\n"
+        "from doit.doit_cmd import DoitMain\n"
+        "status = DoitMain().run([])\n"
+        "print(len(opened))\n"
+        "sys.exit(status)\n"
+    )
+
+    def opened() -> str:
+        command = [sys.executable, "-c", code]
+        return subprocess.run(
+            command, cwd=idle.root, env=idle.environ(), capture_output=True, check=True, text=True
+        ).stdout
+
+    assert opened() == f"{UP_TO_DATE}0\n"
+    os.utime(idle.artifact("one"))
+    time.sleep(0.1)  # longer than a tick: within one, no hash may be believed
+    assert [opened(), opened(), opened()] == [f"{UP_TO_DATE}{times}\n" for times in (1, 0, 0)]
+
+
 def test_a_variable_in_models_yaml_counts(built: Project) -> None:
     built.models["one"]["flags"] = {"NOLOCALS": "${LOCALS:-0}"}
     built.declare()
