@@ -141,3 +141,17 @@ def test_a_failed_compile_names_model_step_cause_remedy_and_log_and_leaves_no_ta
     assert built.status()["one"]["compile"]["state"] == "fresh"
     assert not list((built.root / ".build" / "attempts").rglob("*.json"))
     built.assert_right()
+
+
+def test_a_warning_of_the_compile_reaches_the_summary_unless_every_good_build_has_it(project: Project) -> None:
+    usual = "onnx.py:409: UserWarning: input img has mismatch on dtype. Expected dtypes.half, received dtypes.float."
+    odd = "uop.py:7: UserWarning: the weights of conv7 are all zero"
+    project.wish("hook", "one", f"print({usual!r})\nprint({odd!r})\n")
+    out = project.doit("one").ok().out
+    assert f"one         warning    {odd}\n" in out
+    assert "mismatch on dtype" not in out
+    assert out.splitlines()[-1].startswith("1 model built in ")
+    assert out.endswith(" s, 1 warning above.\n")
+    log = (project.root / "artifacts/one/compile.log").read_text()
+    assert usual in log
+    assert odd in log
