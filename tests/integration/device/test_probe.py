@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
+import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +45,9 @@ def changed(bench: Bench, before: dict) -> set[str]:
 def test_each_part_of_the_toolchain_moves_its_own_part_of_the_identity(device: Bench):
     identity = probe(device)["identity"]
     assert identity["os"] == "AGNOS 15.1"
-    assert identity["numpy"]
+    assert identity["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert identity["machine"] == platform.machine()
+    assert identity["numpy"] == importlib.metadata.version("numpy")
     assert changed(device, identity) == set()
     device.write("/data/openpilot/tinygrad_repo/tinygrad/engine/jit.py", b"a = 2\n")
     assert changed(device, identity) == {"tinygrad"}
@@ -52,6 +57,22 @@ def test_each_part_of_the_toolchain_moves_its_own_part_of_the_identity(device: B
     assert changed(device, identity) == {"tinygrad", "modules", "os"}
     device.write(SCRIPT, b"from openpilot.common import thing\nimport tinygrad # newer\n")
     assert changed(device, identity) == {"tinygrad", "modules", "os", "script"}
+    device.write("/data/openpilot/numpy/version.py", b'version = "9.8.7"\n')
+    assert changed(device, identity) == {"tinygrad", "modules", "os", "script", "numpy"}
+    assert probe(device)["identity"]["numpy"] == "9.8.7"
+
+
+def test_another_c_compiler_is_another_toolchain_whatever_it_calls_itself(device: Bench):
+    def seen(release: str, body: str) -> str:
+        device.write("/usr/bin/a clang", f"#!/bin/sh\necho clang version {release}\n{body}\n".encode())
+        device.path("/usr/bin/a clang").chmod(0o755)
+        spec = {**SPEC, "c_compiler": {"path": str(device.path("/usr/bin/a clang")), "identity": None}}
+        return device.link.call("probe", toolchain=spec)["identity"]["c_compiler"]
+
+    first = seen("14", "exit 0")
+    assert first.startswith("clang version 14 ")
+    assert seen("14", "exit 0") == first
+    assert len({first, seen("14", "exit 1"), seen("15", "exit 0")}) == 3
 
 
 def test_touching_the_toolchain_changes_nothing(device: Bench):
