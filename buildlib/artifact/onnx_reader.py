@@ -1,13 +1,17 @@
 """Reads an ONNX without running it: inputs, outputs, operators, weights, metadata, external data.
 
-The onnx package does the parsing (heavy: imported late); everything that a damaged or hostile file can do ends in a
+The onnx package's own protobuf classes do the parsing; everything that a damaged or hostile file can do ends in a
 SourceError. `output_slices` is decoded by `core.sources.output_slices`, never unpickled.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from importlib import util
+from importlib.machinery import PathFinder
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -61,12 +65,26 @@ def inspect_onnx(path: Path, *, where: str | None = None) -> OnnxInspection:
     )
 
 
+@cache
+def _messages() -> Any:
+    """onnx's protobuf classes alone: its package brings numpy and ml_dtypes, a second of CPU for nothing here.
+
+    A module of our own, not the package's: that one may be half loaded by another thread.
+    """
+    package = util.find_spec("onnx")
+    spec = PathFinder.find_spec("onnx.onnx_ml_pb2", package.submodule_search_locations if package else None)
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError("onnx has no module onnx_ml_pb2", name="onnx")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _load(path: Path, name: str) -> Any:
-    import onnx
     from google.protobuf.message import DecodeError
 
     try:
-        return onnx.load(str(path), load_external_data=False)
+        return _messages().ModelProto.FromString(path.read_bytes())
     except (DecodeError, ValueError, RecursionError, MemoryError) as error:
         raise SourceError(
             "a damaged ONNX",
@@ -121,10 +139,8 @@ def _name(value: str | bytes) -> str:
 
 
 def _dtype_name(number: int) -> str:
-    import onnx
-
     try:
-        name = str(onnx.TensorProto.DataType.Name(number)).lower()
+        name = str(_messages().TensorProto.DataType.Name(number)).lower()
     except ValueError:
         return f"dtype {number}"
     return {"float": "float32", "double": "float64"}.get(name, name)
@@ -239,17 +255,13 @@ class _Weights:
 
 def _bytes_of(data_type: int, elements: int) -> int | None:
     """Bytes in raw form; None for types without one (strings) or unknown here."""
-    import onnx
-
-    if data_type == onnx.TensorProto.STRING:
+    name = _dtype_name(data_type)
+    found = re.match("[a-z]+([0-9]+)", "bool8" if name == "bool" else name)
+    if not found:
         return None
-    bits = {"int4": 4, "uint4": 4, "float4e2m1": 4, "int2": 2, "uint2": 2}.get(_dtype_name(data_type))
-    if bits is None:
-        try:
-            bits = int(onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize) * 8
-        except (KeyError, ValueError, TypeError):
-            return None
-    return (elements * bits + 7) // 8
+    bits = int(found[1])
+    # Two and four bits are packed; six take a byte.
+    return (elements * (8 if bits == 6 else bits) + 7) // 8
 
 
 def _has_typed_data(tensor: Any) -> bool:
