@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,10 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.scene import CHECKOUT, environ, make_scene, run_doit
+from benchmarks.scene import CHECKOUT, make_scene, run_doit
+
+RUNS = 3
+"""Of which the fastest counts, of both sides in turns: a machine is never as quiet as one second asks for."""
 
 
 def child_seconds(action: Callable[[], object]) -> tuple[float, float]:
@@ -31,8 +35,8 @@ def child_seconds(action: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - began, cpu
 
 
-def touched(folder: Path, size: int) -> None:
-    """Prints what runs cost before and after an artifact was touched."""
+def touched(folder: Path, size: int) -> bool:
+    """Prints what runs cost before and after an artifact was touched; whether the later ones hash no more."""
     root = make_scene(folder, 1, artifact_bytes=size)
     artifact = next((root / "artifacts").rglob("*.pkl"))
     run_doit(root)
@@ -48,10 +52,11 @@ def touched(folder: Path, size: int) -> None:
     one_hash = time.process_time() - began
     print(f"{size / 1e6:.0f} MB touched: one hash {one_hash:.3f} s CPU")
     print(f"  a run before {idle:.3f}, the next {first:.3f}, later ones {later:.3f}")
+    return later < idle + one_hash / 2
 
 
-def compile_overhead(folder: Path) -> None:
-    """Prints `doit compile:M` beside the bare script, both without a kernel cache."""
+def compile_overhead(folder: Path) -> bool:
+    """Prints `doit compile:M` beside the bare script, both without a kernel cache; whether it is within the limit."""
     root = folder / "compile"
     root.mkdir()
     for name in ("dodo.py", "pyproject.toml"):
@@ -60,31 +65,38 @@ def compile_overhead(folder: Path) -> None:
     text = {"defaults": {"device": "local", "profile": "cpu"}, "models": {"m": model}}
     (root / "models.yaml").write_text(yaml.safe_dump(text))
     run_doit(root, "upload:m")
-    ours, _ = child_seconds(lambda: run_doit(root, "compile:m"))
+    run_doit(root, "compile:m")
     device = root / ".build/devices/local/root"
     (job,) = (device / "data/supercombo-build/jobs").iterdir()
     raw = (job / "request").read_bytes()
     length, _, rest = raw.partition(b"\n")
     request = json.loads(rest[int(length) :])
     cache = Path(request["env"]["XDG_CACHE_HOME"])
-    subprocess.run(["rm", "-rf", str(cache)], check=True)
-    cache.mkdir(parents=True)
-    bare, _ = child_seconds(
-        lambda: subprocess.run(request["argv"], env=request["env"], check=True, capture_output=True)
-    )
+
+    def seconds(action: Callable[[], object]) -> float:
+        shutil.rmtree(cache)
+        cache.mkdir()
+        return child_seconds(action)[0]
+
+    ours = bare = float("inf")
+    for _ in range(RUNS):
+        ours = min(ours, seconds(lambda: run_doit(root, "-a", "-s", "compile:m")))
+        bare = min(
+            bare,
+            seconds(lambda: subprocess.run(request["argv"], env=request["env"], check=True, capture_output=True)),
+        )
     print(
         f"doit compile:m {ours:.2f} s, bare script {bare:.2f} s: {ours - bare:+.2f} s, {100 * (ours / bare - 1):+.1f} %"
     )
+    return ours - bare <= max(1.0, 0.03 * bare)
 
 
-def main() -> None:
-    """Prints both."""
-    size = int(float(sys.argv[1]) * 1e6) if sys.argv[1:] else 119_000_000
+def main(size: int = 119_000_000) -> int:
+    """Prints both; 1 when one is missed."""
     with tempfile.TemporaryDirectory() as folder:
-        touched(Path(folder), size)
-        compile_overhead(Path(folder))
+        held = [touched(Path(folder), size), compile_overhead(Path(folder))]
+    return 0 if all(held) else 1
 
 
 if __name__ == "__main__":
-    assert environ()
-    main()
+    sys.exit(main(*(int(float(word) * 1e6) for word in sys.argv[1:])))
