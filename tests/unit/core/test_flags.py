@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from buildlib.core.catalog import Catalog, Device, Model
 from buildlib.core.declaration.catalog_parser import parse_catalog
 from buildlib.core.flags import (
@@ -52,6 +54,13 @@ def pick(model: str, device: str, text: str = TEXT) -> tuple[Catalog, Model, Dev
 def test_a_model_without_flags_on_a_device_without_profile_gets_the_guides_seven() -> None:
     plain = "devices: {desk: {host: desk}}\nmodels: {m: {source: /x, artifact: m.pkl}}\n"
     assert effective_flags(*pick("m", "desk", plain)) == GUIDE
+
+
+def test_the_projects_own_profiles_are_the_guides_seven_and_the_cpu() -> None:
+    text = (Path(__file__).parents[3] / "models.yaml").read_text(encoding="utf-8")
+    profiles = parse_catalog(text, path="models.yaml", environ={}).profiles
+    assert (profiles["qcom"].flags, profiles["qcom"].expected_device) == (GUIDE, "QCOM")
+    assert (profiles["cpu"].flags, profiles["cpu"].expected_device) == ({"DEV": "CPU", "WARP_DEV": "CPU"}, "CPU")
 
 
 def test_the_models_flags_are_merged_over_the_profiles_and_null_unsets() -> None:
