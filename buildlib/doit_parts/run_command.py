@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,10 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
             raise unknown_task(str(invalid.not_found), known, "command, task or artifact") from None
         if single:
             self._drop_dependencies()
+        session.options |= {
+            "to_validate": self._models_of("validate", self._reached()),
+            "to_stay": self._models_of("install", self.control.selected_tasks),
+        }
         chosen = self.reporters[reporter] if isinstance(reporter, str) else reporter
         stream = Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else outfile  # noqa: SIM115
         try:
@@ -202,6 +207,22 @@ class RunCommand(Spoken, Run):  # type: ignore[misc] # doit is untyped
         finally:
             if isinstance(outfile, str):
                 stream.close()
+
+    def _reached(self) -> set[str]:
+        """The selected tasks and all that they wait for."""
+        reached: set[str] = set()
+        waiting = list(self.control.selected_tasks)
+        while waiting:
+            name = waiting.pop()
+            if name not in reached:
+                reached.add(name)
+                waiting += self.control.tasks[name].task_dep
+        return reached
+
+    def _models_of(self, stage: str, names: Iterable[str]) -> frozenset[str]:
+        """The models whose task of a stage is among the names, be it by its group's."""
+        inner = [dep for name in names if name == stage for dep in self.control.tasks[name].task_dep]
+        return frozenset(name.removeprefix(f"{stage}:") for name in (*names, *inner) if name.startswith(f"{stage}:"))
 
     def _drop_dependencies(self) -> None:
         """Of what comes before a task the look at its devices alone stays: no step acts on yesterday's observation.

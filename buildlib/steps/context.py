@@ -26,6 +26,10 @@ class RunOptions:
     """Why an artifact is published without an onroad attestation; written into the commit."""
     to_install: bool = False
     """Installing was asked for by name, or what comes after it."""
+    to_validate: frozenset[str] = frozenset()
+    """Models that this run goes on to validate: an install on the way there is for that test."""
+    to_stay: frozenset[str] = frozenset()
+    """Models whose install was asked for by its own name: it is no test's."""
     supersede: bool = False
     """Replace an entry that somebody else has made newer."""
     new_bundle: bool = False

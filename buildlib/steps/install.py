@@ -11,6 +11,7 @@ from buildlib.core.flags import effective_profile
 from buildlib.core.stages import artifact_digests, default_goal, published_digests
 from buildlib.steps import toolchain
 from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.perform import is_done
 from buildlib.steps.world import read_observation
 
 
@@ -120,4 +121,25 @@ def _install(context: StepContext, name: str, made: dict[str, Any]) -> dict[str,
         source = f"{context.device.paths.state}/incoming/{made['sha256'][:16]}.pkl"
         blob = context.workspace.artifact_blob(context.model.name, name, made["sha256"])
         link.push(blob, source, sha256=made["sha256"], on_progress=context.progress())
-    return link.call("install", name=name, source=source, sha256=made["sha256"], keep=context.device.keep_backups)
+    return link.call(
+        "install",
+        name=name,
+        source=source,
+        sha256=made["sha256"],
+        keep=context.device.keep_backups,
+        hold=seconds_for_its_test(context),
+    )
+
+
+def seconds_for_its_test(context: StepContext) -> float | None:
+    """How long the device waits for the verdict, before it takes an install back that is there for a test.
+
+    None for one that is there to stay: no test follows in this run, or somebody asked for the install itself.
+    """
+    options, name = context.services.options, context.model.name
+    if name not in options.to_validate or name in options.to_stay:
+        return None
+    if is_done(context.services, context.subject, "validate").done:
+        return None
+    # Another model's compile may come before it.
+    return 2 * (context.device.timeouts.compile + context.device.timeouts.validate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from buildlib.steps.world import observe_files
 SPEED = "15.0"
 """Metres a second that the guide's harness is told (section 9.1)."""
 FRAME_RATE = 20
+TO_JUDGE = 300.0
+"""Seconds beyond a run's own limit, in which the workstation looks around and judges."""
 
 
 def run(context: StepContext) -> Outcome:
@@ -36,9 +39,12 @@ def run(context: StepContext) -> Outcome:
         if not verdict.good:
             for role in roles:
                 put_back(context, context.model.artifacts[role], context.parts["artifacts"][role], verdict)
+            with contextlib.suppress(errors.BuildError):
+                end_of_the_test(context, verdict)
             raise refused(context, ", ".join(context.model.artifacts[role] for role in roles), verdict)
         verdicts |= {role: msgspec.to_builtins(verdict) for role in roles}
         notes.append(verdict.summary())
+    let_stay(context)
     return Outcome(result={"verdicts": verdicts}, summary="; ".join(notes))
 
 
@@ -163,6 +169,8 @@ def drive(
         "timeout": context.device.timeouts.validate,
         "power": not toolchain.is_local(context.device),
         "harness": True,
+        # Whoever dies meanwhile: the device takes back what it got for this test alone.
+        "guard": prolong(context),
         **job,
     }
     before = look(link, context.subject)
@@ -184,6 +192,31 @@ def report_path(context: StepContext, key: str) -> str:
 def log_path(context: StepContext) -> Path:
     """Where the harness's own words are kept, a by-product."""
     return context.workspace.compile_log(context.model.name).with_name("validate.log")
+
+
+def prolong(context: StepContext) -> list[str]:
+    """The journals of the installs that are there for this test alone; their time begins anew."""
+    artifacts = {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
+    seconds = context.device.timeouts.validate + TO_JUDGE
+    journals: list[str] = context.link().call("install_prolong", artifacts=artifacts, seconds=seconds)["journals"]
+    return journals
+
+
+def let_stay(context: StepContext) -> None:
+    """No test is left that would have the device take the installs back."""
+    context.link().call("install_keep", names=sorted(context.model.artifacts.values()))
+
+
+def end_of_the_test(context: StepContext, verdict: Validation) -> None:
+    """What becomes of an install that did not pass and was not taken back: a run that says nothing leaves it held."""
+    if verdict.verdict == "refused":
+        if context.services.options.keep_refused:
+            let_stay(context)
+    elif prolong(context):
+        minutes = (context.device.timeouts.validate + TO_JUDGE) / 60
+        name, device = context.model.name, context.device.name
+        text = f"without a verdict within {minutes:.0f} min, {device} takes this install back; or: doit install:{name}"
+        context.events.warning(name, text)
 
 
 def put_back(context: StepContext, name: str, sha256: str, verdict: Validation) -> None:

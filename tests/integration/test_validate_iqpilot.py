@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.devices.iqpilot import add_iqpilot, wish
-from tests.support.projects import Project, Run
+from tests.support.projects import Project, Run, until
+from tests.support.ssh_projects import processes_in
 
 ONE, TWO = "driving_supercombo_one.pkl", "driving_supercombo_two.pkl"
 OTHER = {"internalName": "OTHER", "models": [{"type": "supercombo", "artifact": {"fileName": TWO}}]}
@@ -144,6 +147,61 @@ def test_a_refused_run_is_done_again_and_can_pass(desk: Project) -> None:
     refused(desk)
     wish(desk.device())
     desk.doit("validate:one").ok()
+
+
+def stopped_in_its_test(desk: Project, number: signal.Signals) -> str:
+    """A build that is ended while other bytes of `one` are driven; the sha256 of those before."""
+    former = digest(active(desk))
+    desk.models["one"]["flags"] = {"NOLOCALS": 1}
+    desk.settings["validate_seconds"] = 60
+    desk.declare()
+    run = desk.start("validate:one")
+    until(lambda: (parameters(desk) / "IsOnroad").read_text() == "1")
+    run.send_signal(number)
+    run.communicate(timeout=100)
+    assert digest(active(desk)) != former
+    return former
+
+
+def power_cut(desk: Project) -> None:
+    """Nothing on the device lives on, and its boot is another one."""
+    for pid in processes_in(desk.device()):
+        os.kill(pid, signal.SIGKILL)
+    (parameters(desk) / "IsOnroad").write_text("0")
+    boot = desk.device() / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True, exist_ok=True)
+    boot.write_text("another boot")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_what_was_installed_for_a_test_that_never_ended_is_taken_back(desk: Project, number: signal.Signals) -> None:
+    former = stopped_in_its_test(desk, number)
+    power_cut(desk)
+    assert (
+        "put back what an unfinished test had changed: driving_supercombo_one.pkl put back" in desk.doit("doctor").out
+    )
+    assert digest(active(desk)) == former
+    assert_put_back(desk)
+    desk.settings["validate_seconds"] = 1.5
+    desk.declare()
+    desk.doit("validate:one").ok()
+    assert digest(active(desk)) != former
+    assert_put_back(desk)
+
+
+def test_an_install_that_is_then_asked_for_by_name_stays(desk: Project) -> None:
+    former = stopped_in_its_test(desk, signal.SIGKILL)
+    desk.doit("install:one").ok()
+    power_cut(desk)
+    desk.doit("doctor")
+    assert digest(active(desk)) != former
+
+
+def test_an_install_that_no_test_follows_is_not_held(desk: Project) -> None:
+    desk.models["one"]["flags"] = {"NOLOCALS": 1}
+    desk.declare()
+    desk.doit("install:one").ok()
+    assert_put_back(desk)
 
 
 @pytest.mark.slow

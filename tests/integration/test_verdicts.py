@@ -241,7 +241,8 @@ def test_a_harness_that_starts_no_model_says_nothing_about_the_artifact(
     iqpilot: Project, wishes: dict[str, Any]
 ) -> None:
     wish(iqpilot.device(), **wishes)
-    assert_refused(iqpilot, "validate", "the harness started no model process")
+    told = "without a verdict within", "takes this install back; or: doit install:nopp"
+    assert_refused(iqpilot, "validate", "the harness started no model process", *told)
     assert (iqpilot.device() / "data/media/0/models" / NOPP).exists(), "so it is not held against it"
 
 

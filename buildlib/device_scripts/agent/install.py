@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 
-from . import journal, ledger, locks
+from . import held, ledger, locks
 from .guard import require_offroad
 from .hashes import BLOCK, Signature, signature
 from .main import Request
@@ -52,35 +52,38 @@ def do_install(request: Request) -> dict[str, Any]:
     """Makes models/`name` the bytes of `source` (device path) with `sha256`; the former file is backed up first.
 
     A source that was sent for this alone, into STATE/incoming, is removed afterwards: it is on the disk twice else.
-    keep: how many backups of this name stay. hold: seconds after which the device puts the former file back unless
-    `install_keep` is called. Returns {already, active, size, sha256, backup (device path or None), former (sha256 or
-    None), journal}. Raises Refusal: rail, busy, input_changed, device.
+    keep: how many backups of this name stay. hold: it is there for a test, and after so many seconds the device puts
+    the former file back, unless `install_keep` was called. Without it, it is there to stay. Returns {already, active,
+    size, sha256, backup (device path or None), former (sha256 or None), journal: what holds it, or None}. Raises
+    Refusal: rail, busy, input_changed, device.
     """
     places, args = request.places, request.args
     name = model_name(str(args["name"]))
     sha256 = str(args["sha256"]).lower()
+    hold = None if args.get("hold") is None else float(args["hold"])
     active = os.path.join(places.models, name)
     recover(places)
     require_offroad(places)
     lock = locks.acquire(places, request.owner, f"install {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
+        held.take_back_others(places, name, sha256)
         former, seen = look_at(request, active)
         result = {"active": places.device(active), "sha256": sha256, "former": former, "backup": None, "journal": None}
         source = places.real(str(args["source"]))
         if former == sha256:
             _drop_incoming(places, source)
-            return {**result, "already": True, "size": os.path.getsize(active)}
+            journal = held.settle(places, name, sha256, hold)
+            return {**result, "already": True, "size": os.path.getsize(active), "journal": journal}
         size = _check_source(request, source, sha256)
         make_dirs(places.models, 0o755)
         require_space(places.models, size)
         if former is not None:
             entry = _back_up(request, name, active, former)
             result["backup"] = places.device(os.path.join(places.state, "backups", entry["file"]))
-        if args.get("hold") is not None:
-            held = journal.begin(places, f"install of {name}", hold=float(args["hold"]))
-            journal.add(places, held, {"undo": "install", "name": name, "sha256": sha256, "former": former})
-            result["journal"] = held["id"]
+        held.forget(places, name)
+        if hold is not None:
+            result["journal"] = held.begin(places, name, sha256, former, hold)
         replace_file(places, source, active, sha256, seen)
         _read_back(request, active, sha256)
         _prune(places, name, int(args.get("keep", 3)))
@@ -94,16 +97,6 @@ def _drop_incoming(places: Places, source: str) -> None:
     if os.path.dirname(source) == os.path.join(places.state, "incoming"):
         unlink(source)
         ledger.forget(places, places.device(source))
-
-
-def do_install_keep(request: Request) -> dict[str, Any]:
-    """The held install `journal` stays: it passed its test. {kept: False} if its time was over."""
-    wanted = request.args["journal"]
-    for entry in journal.everything(request.places):
-        if entry["id"] == wanted:
-            journal.finish(request.places, entry)
-            return {"kept": True}
-    return {"kept": False}
 
 
 def _check_source(request: Request, source: str, sha256: str) -> int:
@@ -269,7 +262,9 @@ def do_rollback(request: Request) -> dict[str, Any]:
     lock = locks.acquire(places, request.owner, f"rollback {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
-        return _roll_back(request, name, args.get("expect"), bool(args.get("remove")), args.get("model"))
+        done = _roll_back(request, name, args.get("expect"), bool(args.get("remove")), args.get("model"))
+        held.forget(places, name)
+        return done
     finally:
         os.close(lock)
 
@@ -290,24 +285,39 @@ def _roll_back(
             got=str(former),
         )
     result: dict[str, Any] = {"active": places.device(active), "former": former, "backup": None, "sha256": None}
-    for entry in reversed(backups(places, name)):
-        file = os.path.join(places.state, "backups", entry["file"])
-        if entry["sha256"] == former or not _holds(request, file, entry["sha256"]):
-            continue
-        require_space(places.models, entry["size"])
-        replace_file(places, file, active, entry["sha256"], seen)
-        _read_back(request, active, entry["sha256"])
-        drop(places, entry)
+    entry = _spare(request, name, lambda sha256: sha256 != former)
+    if entry is not None:
+        _take(request, active, entry, seen)
         return {**result, "sha256": entry["sha256"], "backup": entry["file"]}
     if not remove:
         what = "no backup verifies" if backups(places, name) else "there is no backup of it"
         remedy = f"doit install:{model or 'MODEL'} puts there what models.yaml declares"
         raise Refusal("device", what, where=places.device(active), remedy=remedy)
+    _remove(places, active, seen)
+    return result
+
+
+def _spare(request: Request, name: str, wanted: Callable[[str], bool]) -> dict[str, Any] | None:
+    """The newest backup of a wanted sha256 that verifies."""
+    folder = os.path.join(request.places.state, "backups")
+    mine = [entry for entry in reversed(backups(request.places, name)) if wanted(entry["sha256"])]
+    return next((one for one in mine if _holds(request, os.path.join(folder, one["file"]), one["sha256"])), None)
+
+
+def _take(request: Request, active: str, entry: dict[str, Any], seen: Signature | None) -> None:
+    """Puts a backup in the active file's place, and uses it up."""
+    places = request.places
+    require_space(places.models, entry["size"])
+    replace_file(places, os.path.join(places.state, "backups", entry["file"]), active, entry["sha256"], seen)
+    _read_back(request, active, entry["sha256"])
+    drop(places, entry)
+
+
+def _remove(places: Places, active: str, seen: Signature | None) -> None:
     require_same(places, active, seen)
     require_offroad(places)
     unlink(active)
     sync_dir(places.models)
-    return result
 
 
 def undo(places: Places, step: dict[str, Any]) -> str:
@@ -315,7 +325,14 @@ def undo(places: Places, step: dict[str, Any]) -> str:
     request = Request({}, places)
     name = model_name(step["name"])
     active = os.path.join(places.models, name)
-    if not os.path.isfile(active) or request.hashes.file(active)[0] != step["sha256"]:
+    present, seen = look_at(request, active)
+    if present != step["sha256"]:
         return ""
-    _roll_back(request, name, step["sha256"], step["former"] is None)
+    if step["former"] is None:
+        _remove(places, active, seen)
+        return f"{name} removed"
+    entry = _spare(request, name, lambda sha256: sha256 == step["former"])
+    if entry is None:
+        return f"{name} stays: no backup of what was there before verifies"
+    _take(request, active, entry, seen)
     return f"{name} put back"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ASK_CHILD = 0.05
 ASK_CAR = 0.4
 ASK_PROCESSES = 1.0
+ASK_JOURNALS = 0.2
 PATIENCE = 0.7
 """Seconds between asking a job to end and killing it."""
 PATIENCE_WITH_A_FAKE = 3.0
@@ -50,7 +51,8 @@ def do_job_run(request: Request) -> dict[str, Any]:
     power: switch power saving off meanwhile. params: {key: text or None} set meanwhile. harness: model processes that
     the job starts itself do not count as the car's. fakes_onroad: the harness writes IsOnroad itself, so a "1" is not
     the car's; a model process of the manager's still ends the job. aside, remember: see `selector.prepare`. hand_over:
-    seconds for which a job that ended well leaves its changes in place; the status names their `journal`.
+    seconds for which a job that ended well leaves its changes in place; the status names their `journal`. guard:
+    journals of others that this job, when it is over, undoes if their time comes.
     """
     job = Job(request.places, str(request.args["key"]))
     since, begun = time.time(), time.monotonic()
@@ -83,19 +85,20 @@ def do_job_run(request: Request) -> dict[str, Any]:
     status.update(key=job.key, elapsed=round(time.monotonic() - begun, 3), ended=time.time(), report=_report(request))
     request.hashes.save()
     write_json(job.status_file, status)
-    if status.get("journal"):
+    guarded = {*request.args.get("guard", ()), status.get("journal")} - {None}
+    if guarded:
         os.close(int(request.args["lock"]))
-        _guard(request.places, status["journal"])
+        _guard(request.places, guarded)
     return status
 
 
-def _guard(places: Places, name: str) -> None:
-    """Puts back what was handed over when its time is over and nobody has asked for it: the workstation is gone."""
-    while entry := next((one for one in journal.everything(places) if one["id"] == name), None):
-        if journal.due(places, entry, set()):
+def _guard(places: Places, ids: set[str]) -> None:
+    """Puts back what was left for a time when that is over and nobody has asked for it: the workstation is gone."""
+    while left := [entry for entry in journal.everything(places) if entry["id"] in ids]:
+        if any(journal.due(places, entry, set()) for entry in left):
             with contextlib.suppress(Refusal, OSError):
                 recover(places)
-        time.sleep(ASK_PROCESSES)
+        time.sleep(ASK_JOURNALS)
 
 
 def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:

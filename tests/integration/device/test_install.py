@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from buildlib import errors
-from tests.support.benches import Bench
+from tests.support.benches import Bench, until
 
 SOURCE = "/data/media/0/models/m.recompiled.pkl"
 ACTIVE = "/data/media/0/models/m.pkl"
@@ -118,10 +119,85 @@ def test_a_held_install_is_put_back_by_the_device_when_its_time_is_over(bench: B
 
 def test_a_held_install_that_passed_stays(bench: Bench):
     bench.write(ACTIVE, b"old")
-    receipt = install(bench, b"new", hold=0.01)
-    assert bench.link.call("install_keep", journal=receipt["journal"])["kept"]
+    install(bench, b"new", hold=0.01)
+    assert bench.link.call("install_keep", names=["m.pkl"])["kept"] == ["m.pkl"]
     bench.link.call("probe")
     assert bench.path(ACTIVE).read_bytes() == b"new"
+    assert bench.link.call("install_keep", names=["m.pkl"])["kept"] == []
+
+
+def held(bench: Bench) -> list[str]:
+    return [entry["id"] for entry in bench.link.call("probe")["health"]["journals"]]
+
+
+def power_cut(bench: Bench) -> list[str]:
+    """The device starts anew; what its first probe puts back."""
+    bench.write("/proc/sys/kernel/random/boot_id", os.urandom(8).hex().encode())
+    return bench.link.call("probe")["health"]["undone"]
+
+
+def test_a_held_first_install_is_removed(bench: Bench):
+    bench.write(ACTIVE, b"long ago")
+    install(bench, b"before")
+    bench.path(ACTIVE).unlink()
+    install(bench, b"new", hold=600)
+    assert power_cut(bench) == ["m.pkl removed"]
+    assert not bench.path(ACTIVE).exists()
+
+
+def test_an_install_that_is_asked_for_again_to_stay_is_held_no_more(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    install(bench, b"new", hold=600)
+    assert install(bench, b"new", hold=600)["journal"] in held(bench)
+    assert len(held(bench)) == 1
+    install(bench, b"new")
+    assert power_cut(bench) == []
+    assert bench.path(ACTIVE).read_bytes() == b"new"
+
+
+def test_what_a_test_left_is_taken_back_before_the_next_bytes_come(bench: Bench):
+    """Else a refusal of the second would bring back the first, which nobody has passed."""
+    bench.write(ACTIVE, b"old")
+    install(bench, b"first", hold=600)
+    second = install(bench, b"second", hold=600)
+    assert bench.path(second["backup"]).read_bytes() == b"old"
+    assert power_cut(bench) == ["m.pkl put back"]
+    assert bench.path(ACTIVE).read_bytes() == b"old"
+
+
+def test_a_rollback_ends_the_hold(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    install(bench, b"new", hold=600)
+    bench.link.call("rollback", name="m.pkl")
+    assert held(bench) == []
+
+
+def test_a_held_install_whose_backup_is_lost_stays_and_is_told(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    backup = install(bench, b"new", hold=600)["backup"]
+    bench.write(backup, b"damaged")
+    assert power_cut(bench) == ["m.pkl stays: no backup of what was there before verifies"]
+    assert bench.path(ACTIVE).read_bytes() == b"new"
+    assert held(bench) == []
+
+
+def test_a_test_that_begins_has_its_whole_time(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    receipt = install(bench, b"new", hold=1)
+    wanted = {"m.pkl": receipt["sha256"], "other.pkl": "0" * 64}
+    assert bench.link.call("install_prolong", artifacts=wanted, seconds=600)["journals"] == [receipt["journal"]]
+    time.sleep(1)
+    assert bench.link.call("probe")["health"]["undone"] == []
+    assert bench.link.call("install_prolong", artifacts={"m.pkl": "1" * 64}, seconds=600)["journals"] == []
+
+
+def test_the_device_itself_takes_back_what_it_was_left_with(bench: Bench):
+    """No workstation asks any more: the job of the test stays awake for it."""
+    bench.write(ACTIVE, b"old")
+    receipt = install(bench, b"new", hold=3)
+    bench.start("a", "pass", guard=[receipt["journal"]])
+    assert bench.link.follow("a")["state"] == "ok"
+    until(lambda: bench.path(ACTIVE).read_bytes() == b"old")
 
 
 @pytest.mark.parametrize("bench", ["local"], indirect=True)

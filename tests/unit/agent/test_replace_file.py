@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from buildlib.device_scripts.agent import install, params, receive, small
+from buildlib.device_scripts.agent import install, journal, params, receive, small
 from buildlib.device_scripts.agent.hashes import signature
 from buildlib.device_scripts.agent.install import replace_file
 from buildlib.device_scripts.agent.main import Request
@@ -178,7 +178,7 @@ def test_the_way_back_is_written_down_before_anything_is_replaced(device: Places
     replace = install.replace_file
 
     def looked(*args: Any) -> None:
-        entries = install.journal.everything(device)
+        entries = journal.everything(device)
         seen.append((len(install.backups(device)), [entry["steps"] for entry in entries]))
         replace(*args)
 

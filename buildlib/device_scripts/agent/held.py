@@ -1,0 +1,68 @@
+"""Installs for a test: the device takes each back by its journal, unless it is told in time that it passed."""
+
+from __future__ import annotations
+
+from . import journal
+from .main import Request
+from .places import Places
+from .processes import boot_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def holds(places: Places, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """(journal, its step) of the installs under this name that wait for their test."""
+    entries = journal.everything(places)
+    steps = [(entry, step) for entry in entries for step in entry["steps"] if isinstance(step, dict)]
+    return [(entry, step) for entry, step in steps if step.get("undo") == "install" and step.get("name") == name]
+
+
+def begin(places: Places, name: str, sha256: str, former: str | None, seconds: float) -> str:
+    """Before `name` is replaced: the journal by which `former` comes back after some seconds of this boot. Its id."""
+    entry = journal.begin(places, f"install of {name}", hold=seconds)
+    journal.add(places, entry, {"undo": "install", "name": name, "sha256": sha256, "former": former})
+    return str(entry["id"])
+
+
+def settle(places: Places, name: str, sha256: str, seconds: float | None) -> str | None:
+    """These bytes are there already: what holds them is prolonged, or with no seconds let go. Its id if it holds."""
+    for entry, step in holds(places, name):
+        if step["sha256"] == sha256:
+            if seconds is None:
+                journal.finish(places, entry)
+            else:
+                journal.keep_open(places, {**entry, "boot": boot_id(places)}, seconds)
+                return str(entry["id"])
+    return None
+
+
+def take_back_others(places: Places, name: str, sha256: str) -> None:
+    """Ends the tests of other bytes under this name: what was there before them is what the next backup must hold."""
+    for entry, step in reversed(holds(places, name)):
+        if step["sha256"] != sha256:
+            journal.undo(places, entry)
+
+
+def forget(places: Places, name: str) -> None:
+    """Somebody has decided what stands under this name: no test is left that would."""
+    for entry, _ in holds(places, name):
+        journal.finish(places, entry)
+
+
+def do_install_prolong(request: Request) -> dict[str, Any]:
+    """A test of `artifacts` {name: sha256} begins: what holds them is prolonged by `seconds`. {journals: [ids]}."""
+    artifacts, seconds = request.args["artifacts"], float(request.args["seconds"])
+    found = [settle(request.places, str(name), str(sha256), seconds) for name, sha256 in sorted(artifacts.items())]
+    return {"journals": [one for one in found if one is not None]}
+
+
+def do_install_keep(request: Request) -> dict[str, Any]:
+    """The test was passed, or somebody wants them all the same: the installs of `names` stay. {kept: [names]}."""
+    kept = []
+    for name in request.args["names"]:
+        if holds(request.places, str(name)):
+            forget(request.places, str(name))
+            kept.append(name)
+    return {"kept": kept}
