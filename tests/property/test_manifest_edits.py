@@ -157,10 +157,7 @@ def test_an_edit_means_what_was_meant_and_editing_back_gives_the_old_bytes(
     assert loaded(after) == expected
 
     back = Wanted(file_name="driving.pkl", sha256=was.sha256, url=was.url, chunks=was.chunks, build_time=was.build_time)
-    again = edit_entry(after, back, name)
-    # A URL written with escaped slashes comes back without them; all else is byte-equal.
-    if url == was.url or b"\\/" not in before:
-        assert again == before
+    assert edit_entry(after, back, name) == before
     assert edit_entry(after, wanted, name) == after
 
 

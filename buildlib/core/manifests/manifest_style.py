@@ -39,8 +39,10 @@ class Style:
         self._ascii = text.isascii() and "\\u" in text
 
     def string(self, node: Node, value: str) -> Splice:
-        """Another string in a value's place."""
-        return Splice(node.start, node.end, self._dumps(value))
+        """Another string in a value's place, with its slashes as they are written there."""
+        text = self._dumps(value)
+        escaped = "\\/" in self._text[node.start : node.end]
+        return Splice(node.start, node.end, text.replace("/", "\\/") if escaped else text)
 
     def value(self, node: Node, value: object) -> Splice:
         """Another value in a value's place, laid out over lines if its surroundings are."""

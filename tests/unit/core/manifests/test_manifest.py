@@ -114,6 +114,13 @@ def test_a_url_that_differs_only_in_the_case_of_its_escapes_stays() -> None:
     assert edit_entry(spelled, wanted, "NOPP") == spelled
 
 
+def test_a_url_with_escaped_slashes_keeps_them_escaped() -> None:
+    escaped = SELECTOR.replace(b"https://host/models/model-No%20PP/nopp.pkl", b"https:\\/\\/host\\/nopp.pkl")
+    moved = edit_entry(escaped, Wanted(file_name="nopp.pkl", sha256=OLD, url="https://host/17/nopp.pkl"), "NOPP")
+    assert moved == escaped.replace(b"\\/nopp.pkl", b"\\/17\\/nopp.pkl")
+    assert edit_entry(moved, Wanted(file_name="nopp.pkl", sha256=OLD, url="https://host/nopp.pkl"), "NOPP") == escaped
+
+
 def test_camel_case_bundles_are_edited() -> None:
     edited = edit_entry(CAMEL, Wanted(file_name="nopp.pkl", sha256=NEW, url="v"), "NOPP")
     entry = read_entry(edited, "nopp.pkl", "NOPP")
