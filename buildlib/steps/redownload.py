@@ -60,7 +60,8 @@ def redownload(
 ) -> Redownloaded:
     """The file that a manifest's entry names, chunks joined, its sha256 checked.
 
-    former: what manifests said before (their hashes are "not visible yet"); () where nothing stood there.
+    former: what manifests said before: their hashes are "not visible yet", and so is a missing file at a URL that is
+    in none of them; () where nothing stood there.
     timeout: seconds to wait for the new bytes. into: the file to write.
     Raises TargetError ("not visible yet" after the timeout; other bytes), SourceError, Cancelled.
     """
@@ -81,7 +82,7 @@ def redownload(
                     f"the published bytes are not visible yet: {error}",
                     where=entry.url,
                     expected=f"sha256 {entry.sha256}",
-                    got=f"the former file, {tries} times in {waited:.0f} s",
+                    got=f"{tries} tries in {waited:.0f} s",
                     remedy="raw-file hosts take minutes after a push: run confirm again, or raise confirm_timeout",
                     guide="16",
                 ) from None
@@ -100,15 +101,14 @@ def _forget(into: Path) -> None:
 
 
 def _once(entry: Entry, former: tuple[Entry, ...], into: Path, context: SourceContext) -> int:
-    assert entry.url is not None
+    stood = {url: sha256 for known in former for url, sha256 in _shown(known)}
+    old, shown = set(stood.values()), _shown(entry)
     if not entry.chunks:
-        old = {known.sha256 for known in former}
-        return _fetch(entry.url, entry.sha256, old, not former, into, context)
-    pieces = [into.with_name(f"{into.name}.{number:02d}") for number in range(1, len(entry.chunks) + 1)]
-    old = {chunk.sha256 for known in former for chunk in known.chunks}
-    new = not any(known.chunks for known in former)
-    for chunk, piece in zip(entry.chunks, pieces, strict=True):
-        _fetch(_beside(entry.url, chunk.file_name), chunk.sha256, old, new, piece, context)
+        ((url, sha256),) = shown
+        return _fetch(url, sha256, old, url not in stood, into, context)
+    pieces = [into.with_name(f"{into.name}.{number:02d}") for number in range(1, len(shown) + 1)]
+    for (url, sha256), piece in zip(shown, pieces, strict=True):
+        _fetch(url, sha256, old, url not in stood, piece, context)
     whole = hashlib.sha256()
     with files.replacing(into) as output:
         for block in _blocks(pieces):
@@ -128,7 +128,7 @@ def _once(entry: Entry, former: tuple[Entry, ...], into: Path, context: SourceCo
 
 
 def _fetch(url: str, sha256: str, old: set[str], new: bool, into: Path, context: SourceContext) -> int:
-    """One file, whole and right; its size. new: nothing stood there before, so a missing file is "not yet"."""
+    """One file, whole and right; its size. new: nothing stood at its URL, so a missing file is "not yet"."""
     if into.is_file() and files.hash_file(into) == sha256:
         return into.stat().st_size
     try:
@@ -153,6 +153,12 @@ def _other_bytes(url: str, sha256: str, error: BuildError) -> TargetError:
         remedy="compare manifest and file in the models repository; devices will refuse this download",
         guide="16",
     )
+
+
+def _shown(entry: Entry) -> list[tuple[str, str]]:
+    """URL and sha256 of each file that an entry names: the chunks, or the whole."""
+    url = entry.url or ""
+    return [(_beside(url, chunk.file_name), chunk.sha256) for chunk in entry.chunks] or [(url, entry.sha256)]
 
 
 def _beside(url: str, name: str) -> str:

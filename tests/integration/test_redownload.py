@@ -134,7 +134,27 @@ def test_a_missing_file_is_not_yet_for_a_new_model_and_an_error_for_an_old_one(
     assert redownload(wanted, (), tmp_path / "b", context, timeout=60, clock=FakeTime().clock).tries == 2
     host.shows["/nopp.pkl"] = [None]
     with pytest.raises(TargetError, match="404"):
-        redownload(wanted, (entry(OLD, None),), tmp_path / "c", context, timeout=60, clock=FakeTime().clock)
+        redownload(wanted, (entry(OLD, wanted.url),), tmp_path / "c", context, timeout=60, clock=FakeTime().clock)
+
+
+def test_a_missing_file_is_not_yet_for_an_old_model_at_a_new_place(
+    host: Host, context: SourceContext, tmp_path: Path
+) -> None:
+    names = [f"nopp.pkl.chunk0{number}of02" for number in (1, 2)]
+    host.shows |= {"/moved.pkl": [None, NEW], f"/{names[0]}": [NEW[:900]], f"/{names[1]}": [None, NEW[900:]]}
+    pieces = (Chunk(file_name=names[0], sha256=sha(NEW[:900])), Chunk(file_name=names[1], sha256=sha(NEW[900:])))
+    whole = entry(OLD, host.url + "/nopp.pkl")
+    former = dataclasses.replace(whole, chunks=(Chunk(file_name="nopp.pkl.chunk01of01", sha256=sha(OLD)),))
+    split = dataclasses.replace(entry(NEW, whole.url), chunks=pieces)
+    for wanted, before in ((entry(NEW, host.url + "/moved.pkl"), whole), (split, former)):
+        back = redownload(wanted, (before,), tmp_path / "b", context, timeout=60, clock=FakeTime().clock)
+        assert (back.tries, back.path.read_bytes()) == (2, NEW)
+    host.shows["/moved.pkl"] = [None]
+    with pytest.raises(TargetError, match="not visible yet: the host does not have it") as caught:
+        redownload(
+            entry(NEW, host.url + "/moved.pkl"), (whole,), tmp_path / "b", context, timeout=3, clock=FakeTime().clock
+        )
+    assert "former" not in str(caught.value)
 
 
 def test_a_broken_connection_is_resumed(host: Host, context: SourceContext, tmp_path: Path) -> None:
