@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -15,12 +16,13 @@ import pytest
 from buildlib.core.catalog import Bundle, Model, SampleSource, Target
 from buildlib.core.manifests.manifest import Entry, read_entry
 from buildlib.errors import TargetError
+from buildlib.ports.events import Silent
 from buildlib.ports.source import SourceContext
 from buildlib.ports.target import Artifact, Request
 from buildlib.sandbox import Sandbox
 from buildlib.sandbox.manifests import GUIDE_MODELS
 from buildlib.steps.redownload import redownload
-from buildlib.store import files
+from buildlib.store import files, locks
 from buildlib.targets.folder import Folder
 from buildlib.targets.git_repository import GitRepository
 from buildlib.targets.split import FetchBack
@@ -157,6 +159,19 @@ def fetch_back(scratch: Path, *, timeout: float = 5.0) -> FetchBack:
         redownload(entry, former, scratch / "back", context, timeout=timeout).path.unlink()
 
     return fetch
+
+
+class OtherCheckout(Silent):
+    """Another checkout of the tool that is at work behind a lock, and ends as soon as somebody waits for it."""
+
+    def __init__(self, lock: Path) -> None:
+        self.told: list[str] = []
+        self._work = contextlib.ExitStack()
+        self._work.enter_context(locks.exclusive(lock, "doit publish:drl3", wait=0))
+
+    def step(self, subject: str, stage: str, text: str) -> None:
+        self.told.append(text)
+        self._work.close()
 
 
 def as_owner(path: Path) -> None:

@@ -15,7 +15,7 @@ from buildlib.targets import folder_journal
 from buildlib.targets.folder import Folder
 from buildlib.targets.folder_files import FolderFiles
 from buildlib.targets.publication import FilePlan
-from tests.integration.publish_kit import Desk, folder, model
+from tests.integration.publish_kit import Desk, OtherCheckout, folder, model
 
 ARTIFACT = b"an artifact\n" * 1000
 OTHER = b"another one\n" * 999
@@ -61,6 +61,12 @@ def while_copying(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(FolderFiles, "write", copied)
     return doings
+
+
+def test_a_publish_waits_while_another_checkout_is_at_work_on_the_share(share: Desk) -> None:
+    other = OtherCheckout(share.clone / ".supercombo-build" / "lock")
+    assert folder(share).publish(share.request("nopp", ARTIFACT), other).changed
+    assert other.told[0].startswith("waits for doit publish:drl3 (pid ")
 
 
 def test_an_edit_made_while_the_artifact_is_copied_is_kept(share: Desk, while_copying: list[object]) -> None:

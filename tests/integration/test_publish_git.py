@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buildlib.errors import RailRefused, TargetError
-from tests.integration.publish_kit import Desk, git, hook, model
+from tests.integration.publish_kit import Desk, OtherCheckout, git, hook, model
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = b"an artifact\n" * 1000
@@ -230,6 +230,12 @@ def test_two_checkouts_publishing_into_one_clone_take_turns(desk: Desk) -> None:
         assert desk.entry(name).sha256 == hashlib.sha256(text.encode()).hexdigest()
         assert desk.shown(name) == text.encode()
     assert git(desk.clone, "status", "--porcelain") == ""
+
+
+def test_a_publish_waits_while_another_checkout_is_at_work_in_the_clone(desk: Desk) -> None:
+    other = OtherCheckout(desk.clone / ".git" / "supercombo-build.lock")
+    assert desk.target.publish(desk.request("nopp", ARTIFACT), other).changed
+    assert other.told[0].startswith("waits for doit publish:drl3 (pid ")
 
 
 def test_a_sparse_checkout_stays_sparse(desk: Desk) -> None:
