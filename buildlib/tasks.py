@@ -90,6 +90,8 @@ class Project:
             judged = self._judge_beyond(model, stage)
         if judged.done and judged.receipt is not None and judged.receipt.model != model:
             self.session.workspace.receipts.note_done(self.session.subject(model), judged)
+        if stage == "source" and judged.done and judged.reason:
+            self.services.events.warning(model, f"{judged.reason}; what came from there last is in the store")
         return judged.done
 
     def _judge_beyond(self, model: str, stage: str) -> Any:

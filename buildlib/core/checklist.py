@@ -9,7 +9,7 @@ import msgspec
 
 from buildlib.core.attestation import Attestation
 from buildlib.core.doctor import departures
-from buildlib.core.freshness import Judgement, State
+from buildlib.core.freshness import Judgement
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +67,9 @@ def _stage(
     judged: Mapping[str, Judgement], stage: str, text: str, evidence: Callable[[dict[str, Any]], str]
 ) -> tuple[str, bool, str]:
     judgement = judged[stage]
-    if judgement.state is State.FRESH and judgement.receipt is not None:
-        return text, True, f"{judgement.receipt.finished}  {evidence(judgement.receipt.result)}".rstrip()
+    if judgement.done and judgement.receipt is not None:
+        assumed = f"; assumed: {judgement.reason}" if judgement.reason else ""
+        return text, True, f"{judgement.receipt.finished}  {evidence(judgement.receipt.result)}".rstrip() + assumed
     return text, False, f"{stage} {judgement.told()}"
 
 
@@ -94,7 +95,7 @@ def _harness(result: dict[str, Any]) -> str:
 def _without(judged: Mapping[str, Judgement]) -> str | None:
     """The reason for which these bytes were published without a drive."""
     published = judged["publish"]
-    if published.state is not State.FRESH or published.receipt is None:
+    if not published.done or published.receipt is None:
         return None
     return published.receipt.result.get("without_onroad")
 

@@ -79,7 +79,7 @@ def judge_model(subject: Subject, world: World, upto: Sequence[Stage] = stages.S
 def judge(subject: Subject, stage: Stage, judged: dict[str, Judgement], world: World) -> Judgement:
     """Judges one stage, given the judgements of the stages that it depends on."""
     upstream: dict[str, Receipt] = {}
-    assumed = False
+    assumed: str | None = None
     for name in stage.inputs:
         before = judged[name]
         if before.receipt is None or not (before.done or before.restorable):
@@ -89,7 +89,8 @@ def judge(subject: Subject, stage: Stage, judged: dict[str, Judgement], world: W
                 state=State.NEVER if last is None else State.STALE,
                 reason=f"follows {name}",
             )
-        assumed = assumed or before.state is State.ASSUMED
+        if assumed is None and before.state is State.ASSUMED:
+            assumed = before.reason
         upstream[name] = before.receipt
     return _judge_key(subject, stage, upstream, world, assumed)
 
@@ -100,7 +101,8 @@ def present_parts(subject: Subject, stage: Stage, upstream: Upstream, world: Wor
     return step_key(stage.name, stage.version, parts), parts
 
 
-def _judge_key(subject: Subject, stage: Stage, upstream: Upstream, world: World, assumed: bool) -> Judgement:
+def _judge_key(subject: Subject, stage: Stage, upstream: Upstream, world: World, assumed: str | None) -> Judgement:
+    """assumed: the reason for which a stage before this one is."""
     try:
         key, parts = present_parts(subject, stage, upstream, world)
     except NotKnowable as unknown:
@@ -114,9 +116,8 @@ def _judge_key(subject: Subject, stage: Stage, upstream: Upstream, world: World,
     fresh = Judgement(stage=stage.name, state=State.FRESH, key=key, parts=parts, receipt=receipt)
     if lapse is not None:
         return replace(fresh, state=State.STALE, reason=lapse.reason, restorable=lapse.restorable)
-    if assumed or _is_assumed(subject, stage, world):
-        return replace(fresh, state=State.ASSUMED, reason=_assumption(subject, stage, world))
-    return fresh
+    reason = _assumption(subject, stage, world) if assumed is None else assumed
+    return fresh if reason is None else replace(fresh, state=State.ASSUMED, reason=reason)
 
 
 def _stale(
@@ -145,17 +146,15 @@ def _first_reason(stage: Stage, last: Receipt, changes: tuple[Difference, ...]) 
     return "its receipt is gone"
 
 
-def _is_assumed(subject: Subject, stage: Stage, world: World) -> bool:
+def _assumption(subject: Subject, stage: Stage, world: World) -> str | None:
+    """Why what is fresh by the last observation can only be assumed to be; None where it could be looked at."""
     if stage.name == "source":
-        return any(world.source(subject, role).assumed for role in subject.model.sources)
-    return stage.on_device and not world.device(subject.device.name).reachable
-
-
-def _assumption(subject: Subject, stage: Stage, world: World) -> str:
-    if stage.name == "source":
-        return next((s.problem or "" for r in subject.model.sources if (s := world.source(subject, r)).assumed), "")
-    seen = world.device(subject.device.name)
-    return f"{subject.device.name} was last seen {age_in_words(seen.age)} ago"
+        seen = [world.source(subject, role) for role in subject.model.sources]
+        return next((one.problem or "" for one in seen if one.assumed), None)
+    device = world.device(subject.device.name)
+    if not stage.on_device or device.reachable:
+        return None
+    return f"{subject.device.name} was last seen {age_in_words(device.age)} ago"
 
 
 def age_in_words(seconds: float) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from buildlib.core.attestation import Attestation
 from buildlib.core.catalog import Target
 from buildlib.core.flags import effective_profile, expected_device, uses_own_profile
-from buildlib.core.freshness import Judgement, State
+from buildlib.core.freshness import Judgement
 from buildlib.core.receipt import Receipt
 from buildlib.core.world import DeviceSeen, Subject
 
@@ -48,7 +48,7 @@ def obstacles(
         )
         found.append(Obstacle(f"{name} was {confined}", remedy, rail=True))
     for stage in ("verify", *(("validate",) if "harness" in target.policy else ())):
-        if judged[stage].state is not State.FRESH:
+        if not judged[stage].done:
             found.append(
                 Obstacle(f"{stage} does not hold for these bytes: {judged[stage].reason}", f"doit {stage}:{name}")
             )

@@ -29,6 +29,23 @@ def test_a_device_that_is_gone_is_assumed_fresh_and_nothing_is_compiled_when_it_
     assert built.calls() == []
 
 
+def test_a_source_that_is_away_is_a_warning_while_its_content_is_in_the_store(built: Project) -> None:
+    (built.root / "one.onnx").rename(built.root / "unmounted")
+    warning = "one         warning    one.onnx: there is no such file; what came from there last is in the store\n"
+    run = built.doit().ok()
+    assert run.out == f"{warning}2 models up to date (assumed).\n"
+    built.models["one"]["flags"] = {"NOLOCALS": 1}
+    built.declare()
+    run = built.doit().ok()
+    assert run.out.startswith(warning)
+    assert run.out.endswith(", 1 warning above.\n")
+    assert built.calls() == [ONE]
+    shutil.rmtree(built.root / ".build" / "blobs")
+    lost = built.doit("one")
+    assert lost.status == 1
+    assert "one.onnx: there is no such file" in lost.out
+
+
 def test_a_stale_model_fails_without_its_device_and_the_fresh_one_stays_fresh(built: Project) -> None:
     built.models["one"]["flags"] = {"NOLOCALS": 1}
     built.declare()

@@ -34,6 +34,27 @@ def test_a_refused_push_is_told_in_the_hooks_own_words(desk: Project) -> None:  
     desk.doit("publish:nopp").ok()
 
 
+def test_a_device_that_does_not_answer_keeps_a_publication_and_a_source_that_is_away_does_not(
+    desk: Project,  # noqa: F811
+) -> None:
+    made_anew(desk, "FLOAT16")
+    desk.doit("validate:nopp").ok()
+    before = git(desk, "rev-parse", "main")
+    desk.switch_off()
+    for words in (("publish:nopp",), ("run", "-s", "publish:nopp")):
+        run = desk.doit(*words)
+        assert run.status == 1
+        assert "nopp is not published: local did not answer this run's probe" in run.text
+        assert "switch local on, then publish again" in run.text
+    assert git(desk, "rev-parse", "main") == before
+    desk.switch_on()
+    (desk.root / "nopp.onnx").rename(desk.root / "unmounted")
+    run = desk.doit("publish:nopp").ok()
+    (desk.root / "unmounted").rename(desk.root / "nopp.onnx")
+    assert "warning    nopp.onnx: there is no such file" in run.out
+    assert git(desk, "rev-parse", "main~1") == before
+
+
 def test_nothing_speaks_of_a_commit_any_more_that_was_abandoned(desk: Project) -> None:  # noqa: F811
     made_anew(desk, "NOOPT")
     sandbox = desk.root / SANDBOX

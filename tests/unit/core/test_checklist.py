@@ -44,6 +44,17 @@ def test_everything_done_is_fifteen_closed_points() -> None:
     assert "seen on the road by Ann" in points[14].evidence
 
 
+def test_what_cannot_be_looked_at_now_stays_done_and_says_since_when() -> None:
+    world, exact = DictWorld(), make_subject(flags=QCOM_FLAGS)
+    build(exact, world)
+    world.seen = msgspec.structs.replace(world.seen, reachable=False, age=7200.0)
+    points = checklist(
+        judge_model(exact, world), {NAME: ARTIFACT}, [drive(), drive(True)], runtime="r", flags_differ=[]
+    )
+    assert [point.number for point in points if not point.done] == []
+    assert points[2].evidence.endswith("; assumed: desk was last seen 2 hours ago")
+
+
 def test_a_compile_without_one_of_the_guides_flags_is_not_the_exact_environment() -> None:
     world, other = DictWorld(), make_subject(flags={**QCOM_FLAGS, "OPENPILOT_HACKS": None})
     build(other, world)

@@ -63,7 +63,12 @@ def test_a_verdict_that_does_not_hold_for_these_bytes_keeps_it(world: DictWorld,
 
 def test_a_device_that_does_not_answer_keeps_it(world: DictWorld) -> None:
     world.seen = replace(world.seen, reachable=False, problem="desk.lan is unreachable")
-    assert any("did not answer this run's probe: desk.lan is unreachable" in what for what in found(world))
+    assert found(world) == ["desk did not answer this run's probe: desk.lan is unreachable"]
+
+
+def test_a_source_that_is_away_now_keeps_nothing_that_was_made_of_it(world: DictWorld) -> None:
+    world.source_assumed = True
+    assert found(world) == []
 
 
 @pytest.mark.parametrize(
