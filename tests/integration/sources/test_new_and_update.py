@@ -111,6 +111,17 @@ def test_update_alone_moves_a_pin(workspace: Workspace, onnx: Path, repository) 
     assert parse_lock(lock_file.read_text()) == after
 
 
+def test_an_update_of_one_model_leaves_the_pins_of_others(workspace: Workspace, onnx: Path, repository) -> None:
+    repository.commit("m.onnx", onnx.read_bytes())
+    for name in ("one", "two"):
+        add_model(workspace, name, [f"git+{repository.bare}#main:m.onnx"])
+        workspace = Workspace(workspace.root, {})
+    repository.commit("m.onnx", write_onnx(onnx.with_name("other.onnx"), weights=7).read_bytes())
+    before, after = update_pins(workspace, ["one"])
+    assert after.pin("one", "supercombo") != before.pin("one", "supercombo")
+    assert after.pin("two", "supercombo") == before.pin("two", "supercombo")
+
+
 def test_a_failed_update_leaves_the_lock_alone(workspace: Workspace, onnx: Path, repository) -> None:
     repository.commit("m.onnx", onnx.read_bytes())
     add_model(workspace, "fromgit", [f"git+{repository.bare}#main:m.onnx"])
