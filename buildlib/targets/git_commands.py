@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ _SETTINGS = tuple(
 )
 
 
+_TELLING = re.compile(r"^(fatal:|error:|remote:|!)|denied", re.IGNORECASE)
+"""Lines that say why: git's own, a host's (`ERROR: Permission to X denied to Y`), ssh's (`Permission denied`)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Done:
     """A git command that ended. stdout: bytes as they came."""
@@ -80,7 +85,7 @@ class Done:
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         # What git adds to every push that fails says nothing beside a hook's own words.
         said = [line for line in lines if not line.startswith(("error: failed to push some refs", "hint:"))] or lines
-        telling = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))] or said
+        telling = [line for line in said if _TELLING.search(line)] or said
         return "; ".join(telling[-3:])[:400]
 
 

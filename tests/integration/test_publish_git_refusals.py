@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from buildlib.errors import Cancelled, TargetError
-from tests.integration.publish_kit import Desk, git, hook, model, refused
+from tests.integration.publish_kit import Desk, as_owner, git, hook, model, refused
 
 ARTIFACT = b"an artifact\n" * 1000
 MANIFESTS = ("docs/model_fetcher_b.json", "docs/model_selector_b.json")
@@ -118,6 +118,23 @@ def test_a_hook_that_changes_the_commit_is_refused(desk: Desk) -> None:
     with pytest.raises(TargetError, match=r"changed what is to be committed.*added\.txt"):
         desk.target.publish(desk.request("nopp", ARTIFACT))
     assert desk.snapshot() == before
+
+
+def test_no_right_to_push_is_refused_and_the_plan_says_it_before(desk: Desk) -> None:
+    # What a git host's ssh does with a key that may only read.
+    denies = desk.sandbox.root / "denies"
+    denies.write_text("#!/bin/sh\necho 'ERROR: Permission to IQModels denied to ann.' >&2\nexit 1\n")
+    as_owner(denies)
+    git(desk.clone, "config", "remote.origin.receivepack", f"'{denies}'")
+    before = desk.snapshot()
+    with pytest.raises(TargetError, match=r"refused the push.*Permission to IQModels denied") as caught:
+        desk.target.publish(desk.request("nopp", ARTIFACT))
+    assert "may write there" in (caught.value.remedy or "")
+    (check,) = desk.target.inspect(desk.request("nopp", ARTIFACT)).refused
+    assert "Permission to IQModels denied" in check.what
+    assert "may write there" in (check.remedy or "")
+    assert desk.snapshot() == before
+    assert desk.target.observe(model("nopp")).unpushed is None
 
 
 def test_a_remote_that_declines_leaves_nothing_behind(desk: Desk) -> None:

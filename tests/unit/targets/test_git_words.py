@@ -15,6 +15,10 @@ NOISE = "error: failed to push some refs to 'https://example.org/models.git'\n"
         (f"no pushes on friday\n{NOISE}", "no pushes on friday"),
         (f"remote: protected branch\n{NOISE}hint: see the manual\n", "remote: protected branch"),
         (NOISE, NOISE.strip()),
+        (
+            "ann@host: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\nPlease make sure\n",
+            "ann@host: Permission denied (publickey).; fatal: Could not read from remote repository.",
+        ),
         ("warning: old\nfatal: no such remote\n", "fatal: no such remote"),
         ("", ""),
     ],
