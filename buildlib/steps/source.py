@@ -87,8 +87,9 @@ def _take(context: StepContext, role: str, source: Source) -> dict[str, Any]:
     )
     reader = sources.reader(source, surroundings)
     known = reader.observe()
-    if known.sha256 is not None and known.size is not None and context.workspace.blobs.has(known.sha256):
-        return {"kind": kind, "sha256": known.sha256, "size": known.size, "detail": dict(known.detail)}
+    if known.sha256 is not None and context.workspace.blobs.has(known.sha256):
+        size = context.workspace.blobs.path(known.sha256).stat().st_size
+        return {"kind": kind, "sha256": known.sha256, "size": size, "detail": dict(known.detail)}
     fetched = reader.fetch(into)
     context.workspace.blobs.adopt(fetched.path, fetched.sha256)
     return {"kind": kind, "sha256": fetched.sha256, "size": fetched.size, "detail": dict(fetched.detail)}
