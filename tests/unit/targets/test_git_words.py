@@ -16,8 +16,8 @@ NOISE = "error: failed to push some refs to 'https://example.org/models.git'\n"
         (f"remote: protected branch\n{NOISE}hint: see the manual\n", "remote: protected branch"),
         (NOISE, NOISE.strip()),
         (
-            "ann@host: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\nPlease make sure\n",
-            "ann@host: Permission denied (publickey).; fatal: Could not read from remote repository.",
+            "ann@host: Permission denied (publickey).\nfatal: Could not read\n\nPlease make sure that you may\n",
+            "ann@host: Permission denied (publickey).; fatal: Could not read",
         ),
         ("warning: old\nfatal: no such remote\n", "fatal: no such remote"),
         ("", ""),
