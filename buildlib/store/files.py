@@ -9,7 +9,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from buildlib.errors import StoreError
 
@@ -31,7 +31,7 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
         raise _unwritable(path, error) from error
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -75,7 +75,7 @@ def copy(source: Path, destination: Path, *, mode: int = 0o644) -> str:
     return hasher.hexdigest()
 
 
-def hash_stream(file: BinaryIO) -> str:
+def hash_stream(file: IO[bytes]) -> str:
     """sha256 of the rest of an open file."""
     hasher = hashlib.sha256()
     while block := file.read(BLOCK):

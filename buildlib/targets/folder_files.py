@@ -1,9 +1,9 @@
-"""Artifacts in a directory: whole or in chunks, each read back after it was written."""
+"""Artifacts in a directory: whole or in chunks, each read back before it takes its place."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from buildlib.core.manifests import release
@@ -78,17 +78,15 @@ class FolderFiles:
         )
 
     def write(self, file: FilePlan) -> None:
-        """Copies an artifact in and reads it back from the share. Raises InputChanged, StoreError."""
+        """Copies an artifact in. Raises InputChanged, StoreError."""
         where = (self._root / file.path).parent
         if file.storage == "chunks":
             for chunk, piece in zip(file.chunks, pieces_of(file.artifact.path), strict=True):
-                files.write(where / chunk.file_name, piece, mode=mode_of(where / chunk.file_name))
-                _read_back(where / chunk.file_name, chunk.sha256)
+                _put(where / chunk.file_name, [piece], chunk.sha256)
             count = str(len(file.chunks)).encode()
             files.write(where / release.chunk_manifest_name(file.artifact.file_name), count)
         else:
-            files.copy(file.artifact.path, self._root / file.path, mode=mode_of(self._root / file.path))
-            _read_back(self._root / file.path, file.artifact.sha256)
+            _put(self._root / file.path, pieces_of(file.artifact.path), file.artifact.sha256)
         for path in file.removed:
             (self._root / path).unlink(missing_ok=True)
             (self._root / path).with_name("._" + Path(path).name).unlink(missing_ok=True)
@@ -122,7 +120,12 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777 if path.is_file() else 0o644
 
 
-def _read_back(path: Path, sha256: str) -> None:
-    stored = files.hash_file(path)
-    if stored != sha256:
-        raise InputChanged("the artifact changed while it was copied", where=str(path), expected=sha256, got=stored)
+def _put(path: Path, pieces: Iterable[bytes], sha256: str) -> None:
+    """Writes a file and reads it back before it takes its place: what stands there stays until the bytes are right."""
+    with files.replacing(path, mode=mode_of(path)) as file:
+        for piece in pieces:
+            file.write(piece)
+        file.seek(0)
+        stored = files.hash_stream(file)
+        if stored != sha256:
+            raise InputChanged("the artifact changed while it was copied", where=str(path), expected=sha256, got=stored)

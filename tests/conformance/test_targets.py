@@ -16,11 +16,12 @@ from buildlib.core.catalog import Target as Settings
 from buildlib.core.manifests.catalog_release import NewCatalog, new_catalog
 from buildlib.core.manifests.manifest_edit import set_tinygrad_ref
 from buildlib.errors import BuildError, RailRefused, TargetError
-from buildlib.ports.target import Published, Request, Target
+from buildlib.ports.target import Artifact, Published, Request, Target
 from buildlib.sandbox import Sandbox, make_sandbox
 from buildlib.targets.folder import Folder
 from buildlib.targets.git_repository import GitRepository
 from buildlib.targets.hugging_face import HuggingFace
+from buildlib.targets.outgoing import check_bytes
 from buildlib.targets.split import Split
 from tests.integration.publish_kit import Desk, copy_sandbox, fetch_back, git, model
 from tests.support.hub import REPOSITORY, HubServer
@@ -261,6 +262,20 @@ def test_bytes_that_are_not_those_verified_are_refused(bench: Bench) -> None:
     request.artifacts[0].path.write_bytes(ARTIFACT[:100])
     before = bench.files()
     with pytest.raises(TargetError, match="not those that were verified"):
+        bench.target.publish(request)
+    assert bench.files() == before
+
+
+def test_bytes_that_change_after_they_were_looked_at_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, before = bench.request("nopp", ARTIFACT), bench.files()
+
+    def changed(artifact: Artifact) -> None:
+        check_bytes(artifact)
+        artifact.path.write_bytes(ARTIFACT[::-1])
+
+    for module in ("git_files", "folder_files", "hugging_face"):
+        monkeypatch.setattr(f"buildlib.targets.{module}.check_bytes", changed)
+    with pytest.raises(BuildError):
         bench.target.publish(request)
     assert bench.files() == before
 
