@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from buildlib.errors import RailRefused, TargetError
+from buildlib.targets import git_tree
+from buildlib.targets.git_commands import Git
 from tests.integration.publish_kit import Desk, OtherCheckout, git, hook, model
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,15 @@ def test_one_commit_with_exactly_the_artifact_and_both_manifests(desk: Desk) -> 
     assert git(desk.clone, "status", "--porcelain") == ""
     assert git(desk.clone, "rev-parse", "HEAD", "origin/main") == f"{after}\n{after}"
     assert (desk.clone / desk.artifact_path("nopp")).read_bytes() == ARTIFACT
+
+
+def test_a_commit_of_other_paths_than_those_intended_is_not_made(desk: Desk, tmp_path: Path) -> None:
+    repository, (same, other) = Git(desk.clone), MANIFESTS
+    there = git_tree.files_at(repository, "HEAD", same)[same].oid
+    edits = (git_tree.TreeEdit(path=same, oid=there), git_tree.TreeEdit(path=other, oid=None))
+    with pytest.raises(TargetError, match=f"exactly the intended paths.*got {other}") as caught:
+        git_tree.make_tree(repository, desk.head(), edits, tmp_path / "index")
+    assert caught.value.guide == "14"
 
 
 def test_the_commit_says_what_it_published(desk: Desk) -> None:

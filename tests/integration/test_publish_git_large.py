@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from buildlib.errors import TargetError
+from buildlib.ports.target import Artifact
 from buildlib.sandbox.server import FileServer
+from buildlib.targets.outgoing import check_bytes
 from tests.integration.publish_kit import Desk, fetch_back, git, model, refused
 
 ARTIFACT = b"an artifact\n" * 1000
@@ -70,6 +72,23 @@ def tracked_by_lfs(desk: Desk) -> None:
     git(desk.clone, "add", ".gitattributes")
     git(desk.clone, "commit", "-qm", "Track pickles with LFS")
     git(desk.clone, "push", "-q", "--no-verify")
+
+
+def test_a_pointer_to_other_bytes_than_the_verified_ones_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked_by_lfs(desk)
+    git(desk.clone, "lfs", "install", "--local", "--skip-repo")
+    before = desk.snapshot()
+
+    def changed(artifact: Artifact) -> None:
+        check_bytes(artifact)
+        artifact.path.write_bytes(ARTIFACT[::-1])
+
+    monkeypatch.setattr("buildlib.targets.git_files.check_bytes", changed)
+    with pytest.raises(TargetError, match="did not make a pointer of the artifact"):
+        desk.target.publish(desk.request("nopp", ARTIFACT))
+    assert desk.snapshot() == before
 
 
 def test_lfs_that_is_not_installed_is_refused(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
