@@ -4,9 +4,12 @@ neither."""
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import onnx
 import pytest
 
 from tests.devices.server import SSHD_MARKS
@@ -114,3 +117,23 @@ def test_what_new_has_downloaded_is_not_downloaded_again(bare_project: Project, 
     assert len(served.seen) == 1
     bare_project.doit("source:fresh").ok()
     assert len(served.seen) == 1
+
+
+def test_an_operator_that_the_devices_tinygrad_lacks_is_named_and_nothing_is_compiled(
+    place: tuple[Project, Path], sample_onnx: Path
+) -> None:
+    project, device = place
+    tinygrad = importlib.util.find_spec("tinygrad")
+    assert tinygrad is not None
+    assert tinygrad.origin is not None
+    (package,) = device.rglob("tinygrad/__init__.py")
+    (package.parent / "nn").mkdir(exist_ok=True)
+    shutil.copy(Path(tinygrad.origin).parent / "nn" / "onnx.py", package.parent / "nn" / "onnx.py")
+    model = onnx.load(str(sample_onnx))
+    model.graph.node.append(onnx.helper.make_node("GridSample", ["img", "big_img"], ["nowhere"], name="stray"))
+    onnx.save(model, str(project.root / "odd.onnx"))
+    project.add("odd", "odd.onnx")
+    run = project.doit("compile:odd")
+    assert run.status == 1
+    assert "GridSample" in run.out
+    assert project.compiled("odd") == 0
