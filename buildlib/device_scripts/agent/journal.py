@@ -142,9 +142,9 @@ def _undo_step(places: Places, entry: dict[str, Any], step: dict[str, Any], onro
         power.put(places, step["path"], step["old"])
         return f"{step['path']} = {step['old']}"
     if kind == "install":
-        from . import install
+        from . import rollback
 
-        return install.undo(places, step)
+        return rollback.undo(places, step)
     if kind == "aside":
         from . import selector
 

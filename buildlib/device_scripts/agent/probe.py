@@ -6,9 +6,9 @@ import os
 import time
 
 from . import jobs, journal, locks, power, selector
+from .backups import backups
 from .guard import onroad_state
 from .heard import heard
-from .install import backups
 from .main import Request
 from .places import free_bytes, make_dirs, read_text
 from .processes import boot_id, model_processes

@@ -7,8 +7,8 @@ import os
 import subprocess
 
 from . import journal, locks
+from .active import copy_file, look_at, model_name, replace_file, require_same
 from .guard import require_offroad
-from .install import copy_file, look_at, model_name, replace_file, require_same
 from .main import Request
 from .places import Places, make_dirs, read_text, require_space, sync_dir, unlink
 from .processes import Process, all_processes, inside

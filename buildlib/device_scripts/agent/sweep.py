@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from . import jobs, ledger, locks
+from .backups import backups, drop
 from .guard import require_offroad
-from .install import backups, drop
 from .main import Request
 from .places import unlink
 from .wire import Refusal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from buildlib.device_scripts.agent import install, journal, receive
+from buildlib.device_scripts.agent import backups, install, journal, receive, rollback
 from buildlib.device_scripts.agent import places as agent_places
 from buildlib.device_scripts.agent.main import Request
 from buildlib.device_scripts.agent.places import Places
@@ -38,11 +38,11 @@ def install_(device: Places, data: bytes, name: str = "m.pkl", **more: Any) -> d
 
 
 def kept(device: Places, name: str | None = None) -> list[bytes]:
-    return [Path(device.state, "backups", one["file"]).read_bytes() for one in install.backups(device, name)]
+    return [Path(device.state, "backups", one["file"]).read_bytes() for one in backups.backups(device, name)]
 
 
 def roll_back(device: Places, **more: Any) -> dict[str, Any]:
-    return install.do_rollback(Request({"name": "m.pkl", **more}, device))
+    return rollback.do_rollback(Request({"name": "m.pkl", **more}, device))
 
 
 def test_each_name_has_a_backup_of_its_own_though_the_bytes_are_the_same(device: Places) -> None:

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from buildlib.device_scripts.agent import install, journal, params, receive, small
+from buildlib.device_scripts.agent import active, backups, install, journal, params, receive, rollback, small
+from buildlib.device_scripts.agent.active import replace_file
 from buildlib.device_scripts.agent.hashes import signature
-from buildlib.device_scripts.agent.install import replace_file
 from buildlib.device_scripts.agent.main import Request
 from buildlib.device_scripts.agent.places import Places, write_json
 from buildlib.device_scripts.agent.wire import Refusal
 from tests.unit.agent.test_hashes import places
 
+OPS = {"install": install.do_install, "rollback": rollback.do_rollback}
 SHA256 = hashlib.sha256(b"new").hexdigest()
 
 
@@ -104,49 +105,50 @@ def test_what_somebody_else_removes_during_the_copy_does_not_come_back(device: P
     assert models(device) == {"new": b"new"}
 
 
-@pytest.mark.parametrize("op", ["do_install", "do_rollback"])
+@pytest.mark.parametrize("op", OPS)
 def test_neither_install_nor_rollback_takes_the_place_of_what_came_meanwhile(
     device: Places, monkeypatch: pytest.MonkeyPatch, op: str
 ):
     args = {"name": "m.pkl", "source": "/data/media/0/models/new", "sha256": SHA256}
     source = device.device(os.path.join(device.models, "new"))
     install.do_install(Request({**args, "source": source}, device))
-    if op == "do_install":
+    if op == "install":
         put(Path(device.models, "m.pkl"))
-    copy = install.copy_file
+    copy = active.copy_file
 
     def copied(source: str, target: str, *rest: Any) -> None:
         if target.startswith(device.models):
             put(Path(target))
         copy(source, target, *rest)
 
-    monkeypatch.setattr(install, "copy_file", copied)
+    monkeypatch.setattr(active, "copy_file", copied)
     with pytest.raises(Refusal, match="somebody else"):
-        getattr(install, op)(Request({**args, "source": source}, device))
+        OPS[op](Request({**args, "source": source}, device))
     assert models(device) == {"m.pkl": b"theirs", "new": b"new"}
 
 
 def damaged(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     """A disk that keeps other bytes than were written, in one folder."""
-    copy = install.copy_file
+    copy = active.copy_file
 
     def copied(source: str, target: str, *rest: Any) -> None:
         copy(source, target, *rest)
         if target.startswith(folder):
             Path(target).write_bytes(b"damaged")
 
-    monkeypatch.setattr(install, "copy_file", copied)
+    for module in (active, backups):
+        monkeypatch.setattr(module, "copy_file", copied)
 
 
-@pytest.mark.parametrize("op", ["do_install", "do_rollback"])
+@pytest.mark.parametrize("op", OPS)
 def test_what_was_put_in_its_place_is_read_back(device: Places, monkeypatch: pytest.MonkeyPatch, op: str):
     args = {"name": "m.pkl", "source": device.device(os.path.join(device.models, "new")), "sha256": SHA256}
-    if op == "do_rollback":
+    if op == "rollback":
         install.do_install(Request(args, device))
     damaged(monkeypatch, device.models)
     with pytest.raises(Refusal, match="does not read back"):
-        getattr(install, op)(Request(args, device))
-    assert len(install.backups(device)) == 1, "the way back is still there"
+        OPS[op](Request(args, device))
+    assert len(backups.backups(device)) == 1, "the way back is still there"
 
 
 def test_a_backup_that_does_not_read_back_is_none_and_nothing_is_installed(
@@ -157,18 +159,18 @@ def test_a_backup_that_does_not_read_back_is_none_and_nothing_is_installed(
     with pytest.raises(Refusal, match="backup does not read back"):
         install.do_install(Request({"name": "m.pkl", "source": source, "sha256": SHA256}, device))
     assert models(device)["m.pkl"] == b"old"
-    assert install.backups(device) == []
+    assert backups.backups(device) == []
 
 
 def test_a_backup_that_was_damaged_since_is_no_reason_to_make_none(device: Places):
     source = device.device(os.path.join(device.models, "new"))
     request = {"name": "m.pkl", "source": source, "sha256": SHA256}
     install.do_install(Request(request, device))
-    (backup,) = install.backups(device)
+    (backup,) = backups.backups(device)
     Path(device.state, "backups", backup["file"]).write_bytes(b"damaged")
     Path(device.models, "m.pkl").write_bytes(b"old")
     install.do_install(Request(request, device))
-    files = [Path(device.state, "backups", entry["file"]).read_bytes() for entry in install.backups(device)]
+    files = [Path(device.state, "backups", entry["file"]).read_bytes() for entry in backups.backups(device)]
     assert sorted(files) == [b"damaged", b"old"]
 
 
@@ -179,7 +181,7 @@ def test_the_way_back_is_written_down_before_anything_is_replaced(device: Places
 
     def looked(*args: Any) -> None:
         entries = journal.everything(device)
-        seen.append((len(install.backups(device)), [entry["steps"] for entry in entries]))
+        seen.append((len(backups.backups(device)), [entry["steps"] for entry in entries]))
         replace(*args)
 
     monkeypatch.setattr(install, "replace_file", looked)
@@ -231,7 +233,7 @@ def test_what_root_puts_there_belongs_to_whom_it_belonged_to(device: Places, mon
     monkeypatch.setattr(os, "fchown", lambda handle, uid, gid: given.append((uid, gid)))
     monkeypatch.setattr(os, "chown", lambda path, uid, gid: given.append((uid, gid)))
     like = os.stat_result((0o100640, 0, 0, 0, 1234, 5678, 0, 0, 0, 0))
-    install.copy_file(os.path.join(device.models, "new"), os.path.join(device.models, "m.pkl"), like)
+    active.copy_file(os.path.join(device.models, "new"), os.path.join(device.models, "m.pkl"), like)
     assert given == [(1234, 5678)]
     assert os.stat(os.path.join(device.models, "m.pkl")).st_mode & 0o777 == 0o640
     params.write(device, "ModelManager_DownloadIndex", b"1")

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from buildlib.device_scripts.agent import (
+    active,
     install,
     journal,
     ledger,
     locks,
     params,
     receive,
+    rollback,
     runner,
     selector,
     small,
@@ -85,7 +87,7 @@ def everything(device: Places) -> dict[str, bytes]:
 INSTALL = {"source": f"{MODELS}/m.recompiled.pkl", "name": "m.pkl", "sha256": sha(b"new"), "hold": 600}
 LOCKED: dict[str, tuple[Callable[[Request], object], dict[str, Any]]] = {
     "install": (install.do_install, INSTALL),
-    "rollback": (install.do_rollback, {"name": "m.pkl", "remove": True}),
+    "rollback": (rollback.do_rollback, {"name": "m.pkl", "remove": True}),
     "params_write": (params.do_params_write, {"values": {INDEX: "12"}, "hold": 600}),
     "gc": (sweep.do_gc, {"dry": False}),
     "job_start": (start.do_job_start, {"key": "a", "argv": ["true"], "env": {}}),
@@ -103,9 +105,9 @@ def test_while_one_waits_for_the_device(device: Places, monkeypatch: pytest.Monk
 
 
 def test_while_the_file_is_looked_at_that_a_rollback_removes(device: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    after(monkeypatch, install, "require_same", device)
+    after(monkeypatch, active, "require_same", device)
     with pytest.raises(Refusal, match="onroad"):
-        install.do_rollback(Request({"name": "m.pkl", "remove": True}, device))
+        rollback.do_rollback(Request({"name": "m.pkl", "remove": True}, device))
     assert Path(device.models, "m.pkl").read_bytes() == b"old"
 
 
