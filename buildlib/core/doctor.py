@@ -229,7 +229,10 @@ def _leftovers(health: Mapping[str, Any]) -> Iterator[Line]:
     for job in health["jobs"]:
         if job["state"] == "running":
             yield Line("note", f"a job runs: {job.get('subject')} by {job.get('owner')}")
-    if not health["undone"] and not health["pending"]:
+    for name in health["held"]:
+        text = f"{name} is there for its validation, and taken back without a verdict"
+        yield Line("note", text, "doit validate:MODEL; or doit install:MODEL, which lets it stay")
+    if not (health["undone"] or health["pending"] or health["held"]):
         yield Line("ok", "no unfinished work")
 
 

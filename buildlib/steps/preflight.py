@@ -62,7 +62,7 @@ def _let_stay(services: Services, catalog: Catalog, device: Device, answer: dict
     """What is there for a test that was not ended stays, where somebody now asks for the install itself."""
     wanted = [catalog.models[name] for name in sorted(services.options.to_stay) if name in catalog.models]
     names = [name for model in wanted for name in model.artifacts.values()]
-    if names and any(entry["what"].startswith("install of ") for entry in answer["health"]["journals"]):
+    if set(names) & set(answer["health"]["held"]):
         services.link(device).call("install_keep", names=names)
 
 

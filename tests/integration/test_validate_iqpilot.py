@@ -191,7 +191,9 @@ def test_what_was_installed_for_a_test_that_never_ended_is_taken_back(desk: Proj
 
 def test_an_install_that_is_then_asked_for_by_name_stays(desk: Project) -> None:
     former = stopped_in_its_test(desk, signal.SIGKILL)
+    assert "driving_supercombo_one.pkl is there for its validation, and taken back" in desk.doit("doctor").out
     desk.doit("install:one").ok()
+    assert "is there for its validation" not in desk.doit("doctor").out
     power_cut(desk)
     desk.doit("doctor")
     assert digest(active(desk)) != former

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from . import journal
 from .main import Request
-from .places import Places
+from .places import Places, as_record
 from .processes import boot_id
+from .recovery import alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
+def _all(places: Places) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """(journal, its step) of all installs that wait for their test."""
+    found = []
+    for entry in journal.everything(places):
+        steps = [as_record(step, undo=str, name=str, sha256=str) for step in entry["steps"]]
+        found += [(entry, step) for step in steps if step is not None and step["undo"] == "install"]
+    return found
+
+
+def names(places: Places) -> list[str]:
+    """The files that are there for a test, and taken back without its verdict."""
+    return sorted({step["name"] for _, step in _all(places)})
+
+
 def holds(places: Places, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(journal, its step) of the installs under this name that wait for their test."""
-    entries = journal.everything(places)
-    steps = [(entry, step) for entry in entries for step in entry["steps"] if isinstance(step, dict)]
-    return [(entry, step) for entry, step in steps if step.get("undo") == "install" and step.get("name") == name]
+    return [(entry, step) for entry, step in _all(places) if step["name"] == name]
 
 
 def begin(places: Places, name: str, sha256: str, former: str | None, seconds: float) -> str:
@@ -40,9 +53,12 @@ def settle(places: Places, name: str, sha256: str, seconds: float | None) -> str
 
 def take_back_others(places: Places, name: str, sha256: str) -> None:
     """Ends the tests of other bytes under this name: what was there before them is what the next backup must hold."""
-    for entry, step in reversed(holds(places, name)):
-        if step["sha256"] != sha256:
-            journal.undo(places, entry)
+    if not holds(places, name):
+        return
+    with alone(places):
+        for entry, step in reversed(holds(places, name)):
+            if step["sha256"] != sha256:
+                journal.undo(places, entry)
 
 
 def forget(places: Places, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import jobs, journal, locks, power, selector
+from . import held, jobs, journal, locks, power, selector
 from .backups import backups
 from .guard import onroad_state
 from .heard import heard
@@ -75,6 +75,7 @@ def _health(request: Request, mended: dict[str, Any]) -> dict[str, Any]:
         "backups": len(backups(places)),
         "lock": locks.holder(places),
         "journals": [{name: entry.get(name) for name in ("id", "what", "job")} for entry in journal.everything(places)],
+        "held": held.names(places),
         "undone": mended["undone"],
         "pending": mended["pending"],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
@@ -12,6 +13,7 @@ from .places import Places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -24,13 +26,19 @@ def recover(places: Places, undo: tuple[str, ...] = ()) -> dict[str, Any]:
     torn.sweep(places)
     if not journal.everything(places):
         return {"undone": [], "pending": []}
-    # One at a time: a change must not be undone twice, the second time over someone's new value.
-    alone = os.open(os.path.join(places.state_dir(), "recovery.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(alone, fcntl.LOCK_EX)
+    with alone(places):
         return _undo(places, undo, running)
+
+
+@contextlib.contextmanager
+def alone(places: Places) -> Iterator[None]:
+    """One undoes at a time: a change must not be undone twice, the second time over someone's new value."""
+    lock = os.open(os.path.join(places.state_dir(), "recovery.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
     finally:
-        os.close(alone)
+        os.close(lock)
 
 
 def _undo(places: Places, undo: tuple[str, ...], running: set[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def answer(**health: Any) -> dict[str, Any]:
         "directories": {"/data/root-home": "ok"},
         "model_processes": [],
         "jobs": [],
+        "held": [],
         "undone": [],
         "pending": [],
     }
@@ -98,6 +99,14 @@ def test_the_screen_names_compile_script_clock_and_what_of_ours_is_there() -> No
         ({}, Line("note", "active model: TobyRL")),
         ({"active_bundle": None}, Line("note", "no active model")),
         ({}, Line("ok", "no unfinished work")),
+        (
+            {"held": ["m.pkl"]},
+            Line(
+                "note",
+                "m.pkl is there for its validation, and taken back without a verdict",
+                "doit validate:MODEL; or doit install:MODEL, which lets it stay",
+            ),
+        ),
         ({"undone": ["x.pkl put back"]}, Line("note", "put back what an unfinished test had changed: x.pkl put back")),
         (
             {"jobs": [{"state": "running", "subject": "compile nopp", "owner": "ann@mac"}]},
@@ -110,7 +119,7 @@ def test_the_screen_tells_power_saving_state_active_model_and_unfinished_work(
 ) -> None:
     lines = list(examine(DESK, QCOM, answer(**health), now=1000.0, toolchain_text=""))
     assert line in lines
-    assert ("no unfinished work" in [one.text for one in lines]) == ("undone" not in health)
+    assert ("no unfinished work" in [one.text for one in lines]) == (not {"undone", "held"} & health.keys())
 
 
 def test_of_a_machine_without_power_saving_nothing_is_said_of_it() -> None:
