@@ -29,9 +29,15 @@ class RollbackCommand(ProjectCommand):
             subject = session.subject(name)
             for artifact in subject.model.artifacts.values():
                 done = services.link(subject.device).call("rollback", name=artifact, model=name)
-                if done["sha256"]:
-                    observe_files(session.workspace, subject.device.name, {done["active"]: done["sha256"]})
-                print(f"{name}: {done['active']} is {done['sha256'][:12]} again, from {done['backup']}")
+                observe_files(session.workspace, subject.device.name, {done["active"]: done["sha256"] or ""})
+                print(f"{name}: {done['active']} {_told(done)}")
             stays = f"devices.{subject.device.name}.install: false"
             print(f"{name}: the next build installs the newest artifact again; set {stays} to stay with this one")
         return 0
+
+
+def _told(done: dict[str, Any]) -> str:
+    """What became of the active file."""
+    if done["sha256"] is None:
+        return "was there for its validation, and is removed; there was none before"
+    return f"is {done['sha256'][:12]} again, from {done['backup'] or 'before its validation'}"

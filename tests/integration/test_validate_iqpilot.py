@@ -199,6 +199,14 @@ def test_an_install_that_is_then_asked_for_by_name_stays(desk: Project) -> None:
     assert digest(active(desk)) != former
 
 
+def test_a_rollback_after_it_goes_back_one_step(desk: Project) -> None:
+    former = stopped_in_its_test(desk, signal.SIGKILL)
+    power_cut(desk)
+    assert f"is {former[:12]} again, from before its validation" in desk.doit("rollback", "one").ok().out
+    assert digest(active(desk)) == former
+    assert_put_back(desk)
+
+
 def test_an_install_that_no_test_follows_is_not_held(desk: Project) -> None:
     desk.models["one"]["flags"] = {"NOLOCALS": 1}
     desk.declare()

@@ -51,13 +51,13 @@ def settle(places: Places, name: str, sha256: str, seconds: float | None) -> str
     return None
 
 
-def take_back_others(places: Places, name: str, sha256: str) -> None:
-    """Ends the tests of other bytes under this name: what was there before them is what the next backup must hold."""
+def take_back(places: Places, name: str, sha256: str | None = None, *, other_than: str | None = None) -> None:
+    """Ends the tests of these bytes under this name, or of all but some: what was there before comes back."""
     if not holds(places, name):
         return
     with alone(places):
         for entry, step in reversed(holds(places, name)):
-            if step["sha256"] != sha256:
+            if step["sha256"] != other_than and sha256 in (None, step["sha256"]):
                 journal.undo(places, entry)
 
 

@@ -37,7 +37,8 @@ def do_install(request: Request) -> dict[str, Any]:
     lock = locks.acquire(places, request.owner, f"install {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
-        held.take_back_others(places, name, sha256)
+        # What was there before a test of other bytes is what the backup must hold.
+        held.take_back(places, name, other_than=sha256)
         former, seen = look_at(request, active)
         result = {"active": places.device(active), "sha256": sha256, "former": former, "backup": None, "journal": None}
         source = places.real(str(args["source"]))

@@ -19,24 +19,48 @@ if TYPE_CHECKING:
 
 
 def do_rollback(request: Request) -> dict[str, Any]:
-    """Puts back the newest backup of `name` that verifies, and uses it up.
+    """Puts back the newest backup of `name` that verifies, and uses it up; what a held install replaced, where one is.
 
     expect: sha256 that must be active now, else nothing is done (someone else has installed meanwhile).
     remove: with no backup left, the active file is removed instead of an error. model: what the workstation calls it,
-    for the remedy. Returns {active, sha256 (None if removed), former, backup}. Raises Refusal: rail, busy, device.
+    for the remedy. Returns {active, sha256 (None if removed), former, backup: its file, None where a hold was ended}.
+    Raises Refusal: rail, busy, device.
     """
     places, args = request.places, request.args
     name = model_name(str(args["name"]))
+    tested = _in_its_test(request, name)
     recover(places)
     require_offroad(places)
     lock = locks.acquire(places, request.owner, f"rollback {name}", float(args.get("wait", 0)))
     try:
         require_offroad(places)
-        done = _roll_back(request, name, args.get("expect"), bool(args.get("remove")), args.get("model"))
+        done = None if tested is None or args.get("expect") not in (None, tested) else _end_test(request, name, tested)
+        if done is None:
+            done = _roll_back(request, name, args.get("expect"), bool(args.get("remove")), args.get("model"))
         held.forget(places, name)
         return done
     finally:
         os.close(lock)
+
+
+def _in_its_test(request: Request, name: str) -> str | None:
+    """sha256 of the active file while it is held for its test."""
+    tests = [step["sha256"] for _, step in held.holds(request.places, name)]
+    active, _ = look_at(request, os.path.join(request.places.models, name)) if tests else (None, None)
+    return active if active in tests else None
+
+
+def _end_test(request: Request, name: str, tested: str) -> dict[str, Any] | None:
+    """Ends the test of what was active, unless `recover` has: to go on from there would be one step too far back.
+
+    None where the former file cannot come back.
+    """
+    held.take_back(request.places, name, tested)
+    active = os.path.join(request.places.models, name)
+    now, _ = look_at(request, active)
+    if now == tested:
+        return None
+    return {"active": request.places.device(active), "former": tested, "sha256": now, "backup": None}
 
 
 def _roll_back(

@@ -172,6 +172,38 @@ def test_a_rollback_ends_the_hold(bench: Bench):
     assert held(bench) == []
 
 
+@pytest.mark.parametrize("ended", ["by the rollback", "by what the rollback does first"])
+def test_a_rollback_of_a_held_install_goes_back_one_step(bench: Bench, ended: str):
+    bench.write(ACTIVE, b"oldest")
+    install(bench, b"old")
+    tested = install(bench, b"new", hold=600)["sha256"]
+    if "first" in ended:
+        bench.write("/proc/sys/kernel/random/boot_id", os.urandom(8).hex().encode())
+    done = bench.link.call("rollback", name="m.pkl", expect=tested)
+    assert (done["former"], done["sha256"]) == (tested, hashlib.sha256(b"old").hexdigest())
+    assert bench.path(ACTIVE).read_bytes() == b"old"
+    assert held(bench) == []
+    bench.link.call("rollback", name="m.pkl")
+    assert bench.path(ACTIVE).read_bytes() == b"oldest"
+
+
+def test_a_rollback_of_a_held_first_install_removes_it_whatever_was_there_long_ago(bench: Bench):
+    bench.write(ACTIVE, b"long ago")
+    install(bench, b"before")
+    bench.path(ACTIVE).unlink()
+    install(bench, b"new", hold=600)
+    assert bench.link.call("rollback", name="m.pkl")["sha256"] is None
+    assert not bench.path(ACTIVE).exists()
+
+
+def test_a_rollback_of_a_held_install_whose_backup_is_lost_takes_an_older_one(bench: Bench):
+    bench.write(ACTIVE, b"oldest")
+    install(bench, b"old")
+    bench.write(install(bench, b"new", hold=600)["backup"], b"damaged")
+    bench.link.call("rollback", name="m.pkl")
+    assert bench.path(ACTIVE).read_bytes() == b"oldest"
+
+
 def test_a_held_install_whose_backup_is_lost_stays_and_is_told(bench: Bench):
     bench.write(ACTIVE, b"old")
     backup = install(bench, b"new", hold=600)["backup"]
