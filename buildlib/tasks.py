@@ -116,14 +116,24 @@ class Project:
         from buildlib.steps import preflight
 
         try:
-            preflight.probe(
+            seen = preflight.probe(
                 self.services, self.catalog, self.catalog.devices[device], self.session.heard.pop(device, None)
             )
+            if seen.reachable and seen.health["held"]:
+                self._settle(device, set(seen.health["held"]))
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(f"{device} preflight failed", error)
         finally:
             self.session.moved()
         return None
+
+    def _settle(self, device: str, held: set[str]) -> None:
+        """Files that are there for a test: an install that is fresh, and so will not say it, begins their time anew."""
+        from buildlib.steps import install
+
+        for subject in map(self.session.subject, self.catalog.models):
+            if subject.device.name == device and held & set(subject.model.artifacts.values()):
+                install.settle(self.services, subject)
 
     def _failed(self, what: str, error: Exception) -> TaskFailed:
         if isinstance(error, errors.Cancelled):

@@ -9,8 +9,9 @@ from buildlib.core.confirmation import endangered
 from buildlib.core.declaration.names import folded
 from buildlib.core.flags import effective_profile
 from buildlib.core.stages import artifact_digests, default_goal, published_digests
+from buildlib.core.world import Subject
 from buildlib.steps import toolchain
-from buildlib.steps.context import Outcome, StepContext
+from buildlib.steps.context import Outcome, Services, StepContext
 from buildlib.steps.perform import is_done
 from buildlib.steps.world import read_observation
 
@@ -127,19 +128,39 @@ def _install(context: StepContext, name: str, made: dict[str, Any]) -> dict[str,
         source=source,
         sha256=made["sha256"],
         keep=context.device.keep_backups,
-        hold=seconds_for_its_test(context),
+        hold=seconds_for_its_test(context.services, context.subject),
     )
 
 
-def seconds_for_its_test(context: StepContext) -> float | None:
+def settle(services: Services, subject: Subject) -> None:
+    """What is there already, held for a test that was not ended, has its time anew, or stays where this run says so.
+
+    Other bytes than this install's own are left to the step itself, which takes them back first.
+    """
+    options, model = services.options, subject.model
+    if model.name not in options.to_validate | options.to_stay:
+        return
+    installed = is_done(services, subject, "install")
+    if not installed.done or installed.receipt is None:
+        return
+    active = installed.receipt.result["active"]
+    artifacts = {name: active[role]["sha256"] for role, name in model.artifacts.items()}
+    seconds = seconds_for_its_test(services, subject)
+    if seconds is None:
+        services.link(subject.device).call("install_keep", artifacts=artifacts)
+    else:
+        services.link(subject.device).call("install_prolong", artifacts=artifacts, seconds=seconds)
+
+
+def seconds_for_its_test(services: Services, subject: Subject) -> float | None:
     """How long the device waits for the verdict, before it takes an install back that is there for a test.
 
     None for one that is there to stay: no test follows in this run, or somebody asked for the install itself.
     """
-    options, name = context.services.options, context.model.name
+    options, name, device = services.options, subject.model.name, subject.device
     if name not in options.to_validate or name in options.to_stay:
         return None
-    if is_done(context.services, context.subject, "validate").done:
+    if is_done(services, subject, "validate").done:
         return None
     # Another model's compile may come before it.
-    return 2 * (context.device.timeouts.compile + context.device.timeouts.validate)
+    return 2 * (device.timeouts.compile + device.timeouts.validate)

@@ -54,16 +54,7 @@ def probe(services: Services, catalog: Catalog, device: Device, heard: Heard | N
         services.events.step(device.name, "preflight", observation_text(observation))
         write_observation(services.workspace, observation)
         return observation
-    _let_stay(services, catalog, device, answer)
     return record(services, device, answer)
-
-
-def _let_stay(services: Services, catalog: Catalog, device: Device, answer: dict[str, Any]) -> None:
-    """What is there for a test that was not ended stays, where somebody now asks for the install itself."""
-    wanted = [catalog.models[name] for name in sorted(services.options.to_stay) if name in catalog.models]
-    names = [name for model in wanted for name in model.artifacts.values()]
-    if set(names) & set(answer["health"]["held"]):
-        services.link(device).call("install_keep", names=names)
 
 
 def _heard_before(services: Services, catalog: Catalog, device: Device, heard: Heard | None) -> dict[str, Any] | None:

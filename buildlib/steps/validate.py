@@ -196,15 +196,20 @@ def log_path(context: StepContext) -> Path:
 
 def prolong(context: StepContext) -> list[str]:
     """The journals of the installs that are there for this test alone; their time begins anew."""
-    artifacts = {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
     seconds = context.device.timeouts.validate + TO_JUDGE
-    journals: list[str] = context.link().call("install_prolong", artifacts=artifacts, seconds=seconds)["journals"]
+    answer = context.link().call("install_prolong", artifacts=_by_name(context), seconds=seconds)
+    journals: list[str] = answer["journals"]
     return journals
+
+
+def _by_name(context: StepContext) -> dict[str, str]:
+    """sha256 of what is validated, by its file name."""
+    return {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
 
 
 def let_stay(context: StepContext) -> None:
     """No test is left that would have the device take the installs back."""
-    context.link().call("install_keep", names=sorted(context.model.artifacts.values()))
+    context.link().call("install_keep", artifacts=_by_name(context))
 
 
 def end_of_the_test(context: StepContext, verdict: Validation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -163,11 +164,16 @@ def stopped_in_its_test(desk: Project, number: signal.Signals) -> str:
     return former
 
 
-def power_cut(desk: Project) -> None:
-    """Nothing on the device lives on, and its boot is another one."""
+def end_all(desk: Project) -> None:
+    """Nothing on the device lives on."""
     for pid in processes_in(desk.device()):
         os.kill(pid, signal.SIGKILL)
     (parameters(desk) / "IsOnroad").write_text("0")
+
+
+def power_cut(desk: Project) -> None:
+    """As that, and its boot is another one."""
+    end_all(desk)
     boot = desk.device() / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True, exist_ok=True)
     boot.write_text("another boot")
@@ -197,6 +203,49 @@ def test_an_install_that_is_then_asked_for_by_name_stays(desk: Project) -> None:
     power_cut(desk)
     desk.doit("doctor")
     assert digest(active(desk)) != former
+
+
+def holds(desk: Project) -> list[dict[str, Any]]:
+    """The journals of installs that wait for their verdict."""
+    entries = [json.loads(path.read_text()) for path in (desk.device() / "data/supercombo-build/journal").iterdir()]
+    return [entry for entry in entries if entry["what"].startswith("install")]
+
+
+def test_other_bytes_that_are_then_asked_for_by_name_replace_those_from_before_the_test(desk: Project) -> None:
+    """Else the way back would lead to bytes that nobody has passed."""
+    former = stopped_in_its_test(desk, signal.SIGKILL)
+    end_all(desk)
+    desk.models["one"]["flags"] = {"NOLOCALS": 0, "RANGEIFY": 1}
+    desk.declare()
+    desk.doit("install:one").ok()
+    assert digest(active(desk)) != former
+    desk.doit("rollback", "one").ok()
+    assert digest(active(desk)) == former
+
+
+def test_a_new_run_begins_its_time_anew_where_it_finds_the_install_done(desk: Project) -> None:
+    stopped_in_its_test(desk, signal.SIGKILL)
+    end_all(desk)
+    (before,) = holds(desk)
+    shutil.rmtree(desk.device() / "data/supercombo-build/scripts")
+    (parameters(desk) / "IsOnroad").write_text("1")
+    assert "the device is onroad" in desk.doit("validate:one").text, "and nothing is sent to it"
+    (after,) = holds(desk)
+    assert after["id"] == before["id"]
+    assert after["until"] > before["until"] + 3600
+
+
+def test_an_install_that_has_passed_before_is_held_no_more(desk: Project) -> None:
+    stopped_in_its_test(desk, signal.SIGKILL)
+    end_all(desk)
+    (journal,) = holds(desk)
+    desk.settings["validate_seconds"] = 1.5
+    desk.declare()
+    desk.doit("validate:one").ok()
+    (desk.device() / f"data/supercombo-build/journal/{journal['id']}.json").write_text(json.dumps(journal))
+    assert len(holds(desk)) == 1
+    desk.doit("validate:one").ok()
+    assert_put_back(desk)
 
 
 def test_a_rollback_after_it_goes_back_one_step(desk: Project) -> None:

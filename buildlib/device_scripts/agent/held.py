@@ -75,10 +75,13 @@ def do_install_prolong(request: Request) -> dict[str, Any]:
 
 
 def do_install_keep(request: Request) -> dict[str, Any]:
-    """The test was passed, or somebody wants them all the same: the installs of `names` stay. {kept: [names]}."""
+    """The test of `artifacts` {name: sha256} was passed, or somebody wants them all the same: they stay.
+
+    What is held of other bytes under these names is another's test. {kept: [names]}.
+    """
     kept = []
-    for name in request.args["names"]:
-        if holds(request.places, str(name)):
-            forget(request.places, str(name))
+    for name, sha256 in sorted(request.args["artifacts"].items()):
+        if any(step["sha256"] == sha256 for _, step in holds(request.places, name)):
+            settle(request.places, name, sha256, None)
             kept.append(name)
     return {"kept": kept}

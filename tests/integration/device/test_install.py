@@ -119,11 +119,12 @@ def test_a_held_install_is_put_back_by_the_device_when_its_time_is_over(bench: B
 
 def test_a_held_install_that_passed_stays(bench: Bench):
     bench.write(ACTIVE, b"old")
-    install(bench, b"new", hold=0.01)
-    assert bench.link.call("install_keep", names=["m.pkl"])["kept"] == ["m.pkl"]
+    passed = {"m.pkl": install(bench, b"new", hold=0.01)["sha256"]}
+    assert bench.link.call("install_keep", artifacts={"m.pkl": "0" * 64})["kept"] == [], "other bytes passed"
+    assert bench.link.call("install_keep", artifacts=passed)["kept"] == ["m.pkl"]
     bench.link.call("probe")
     assert bench.path(ACTIVE).read_bytes() == b"new"
-    assert bench.link.call("install_keep", names=["m.pkl"])["kept"] == []
+    assert bench.link.call("install_keep", artifacts=passed)["kept"] == []
 
 
 def held(bench: Bench) -> list[str]:
