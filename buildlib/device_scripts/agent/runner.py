@@ -26,6 +26,8 @@ ASK_CHILD = 0.05
 ASK_CAR = 0.4
 ASK_PROCESSES = 1.0
 ASK_JOURNALS = 0.2
+ASK_AGAIN = 10.0
+"""Seconds at most between two tries to put back what could not be: the car may drive for hours meanwhile."""
 PATIENCE = 0.7
 """Seconds between asking a job to end and killing it."""
 PATIENCE_WITH_A_FAKE = 3.0
@@ -94,11 +96,15 @@ def do_job_run(request: Request) -> dict[str, Any]:
 
 def _guard(places: Places, ids: set[str]) -> None:
     """Puts back what was left for a time when that is over and nobody has asked for it: the workstation is gone."""
+    pause = ASK_JOURNALS
     while left := [entry for entry in journal.everything(places) if entry["id"] in ids]:
         if any(journal.due(places, entry, set()) for entry in left):
             with contextlib.suppress(Refusal, OSError):
                 recover(places)
-        time.sleep(ASK_JOURNALS)
+            pause = min(2 * pause, ASK_AGAIN)
+        else:
+            pause = ASK_JOURNALS
+        time.sleep(pause)
 
 
 def _work(request: Request, job: Job, about: dict[str, Any]) -> dict[str, Any]:
