@@ -55,7 +55,12 @@ def do_install(request: Request) -> dict[str, Any]:
         held.forget(places, name)
         if hold is not None:
             result["journal"] = held.begin(places, name, sha256, former, hold)
-        replace_file(places, source, active, sha256, seen)
+        try:
+            replace_file(places, source, active, sha256, seen)
+        except Refusal:
+            # It comes before the rename: nothing is there for a test.
+            held.forget(places, name)
+            raise
         read_back(request, active, sha256)
         prune(places, name, int(args.get("keep", 3)))
         _drop_incoming(places, source)

@@ -104,6 +104,15 @@ def test_while_one_waits_for_the_device(device: Places, monkeypatch: pytest.Monk
     assert everything(device) == before
 
 
+def test_while_a_file_is_copied_that_is_to_be_installed(device: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nothing is there for its test either."""
+    after(monkeypatch, active, "require_same", device)
+    with pytest.raises(Refusal, match="onroad"):
+        install.do_install(Request(dict(INSTALL), device))
+    assert Path(device.models, "m.pkl").read_bytes() == b"old"
+    assert journal.everything(device) == []
+
+
 def test_while_the_file_is_looked_at_that_a_rollback_removes(device: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     after(monkeypatch, active, "require_same", device)
     with pytest.raises(Refusal, match="onroad"):
