@@ -194,9 +194,10 @@ def log_path(context: StepContext) -> Path:
     return context.workspace.compile_log(context.model.name).with_name("validate.log")
 
 
-def prolong(context: StepContext) -> list[str]:
+def prolong(context: StepContext, seconds: float | None = None) -> list[str]:
     """The journals of the installs that are there for this test alone; their time begins anew."""
-    seconds = context.device.timeouts.validate + TO_JUDGE
+    if seconds is None:
+        seconds = context.device.timeouts.validate + TO_JUDGE
     answer = context.link().call("install_prolong", artifacts=_by_name(context), seconds=seconds)
     journals: list[str] = answer["journals"]
     return journals
@@ -213,15 +214,20 @@ def let_stay(context: StepContext) -> None:
 
 
 def end_of_the_test(context: StepContext, verdict: Validation) -> None:
-    """What becomes of an install that did not pass and was not taken back: a run that says nothing leaves it held."""
-    if verdict.verdict == "refused":
-        if context.services.options.keep_refused:
-            let_stay(context)
-    elif prolong(context):
-        minutes = (context.device.timeouts.validate + TO_JUDGE) / 60
-        name, device = context.model.name, context.device.name
-        text = f"without a verdict within {minutes:.0f} min, {device} takes this install back; or: doit install:{name}"
-        context.events.warning(name, text)
+    """What becomes of an install that did not pass and was not taken back: a run that says nothing leaves it held.
+
+    Of a refused one that is what could not be put back, and the model's other artifacts, which go with it.
+    """
+    name, device = context.model.name, context.device.name
+    if verdict.verdict != "refused":
+        if prolong(context):
+            minutes = (context.device.timeouts.validate + TO_JUDGE) / 60
+            text = f"without a verdict within {minutes:.0f} min, {device} takes this install back"
+            context.events.warning(name, f"{text}; or: doit install:{name}")
+    elif context.services.options.keep_refused:
+        let_stay(context)
+    elif prolong(context, 0):
+        context.events.warning(name, f"{device} takes back what is left of this install, as soon as it is offroad")
 
 
 def put_back(context: StepContext, name: str, sha256: str, verdict: Validation) -> None:

@@ -233,6 +233,15 @@ def test_the_device_itself_takes_back_what_it_was_left_with(bench: Bench):
     until(lambda: bench.path(ACTIVE).read_bytes() == b"old")
 
 
+def test_the_time_of_a_test_can_be_over_at_once(bench: Bench):
+    bench.write(ACTIVE, b"old")
+    receipt = install(bench, b"new", hold=600)
+    bench.start("a", "pass", guard=[receipt["journal"]])
+    bench.link.follow("a")
+    bench.link.call("install_prolong", artifacts={"m.pkl": receipt["sha256"]}, seconds=0)
+    until(lambda: bench.path(ACTIVE).read_bytes() == b"old")
+
+
 @pytest.mark.parametrize("bench", ["local"], indirect=True)
 def test_gc_leaves_what_was_put_where_models_yaml_names_no_place_any_more(bench: Bench, tmp_path):
     (tmp_path / "s").write_bytes(b"source")

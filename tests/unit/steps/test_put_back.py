@@ -9,9 +9,11 @@ from typing import Any, cast
 import pytest
 
 from buildlib import errors
+from buildlib.core.verdicts.findings import refuse
 from buildlib.core.verdicts.validation import Validation
+from buildlib.steps import validate
 from buildlib.steps.context import StepContext
-from buildlib.steps.validate import put_back
+from buildlib.steps.validate import put_back, run
 from buildlib.store.workspace import Workspace
 
 NAME, SHA256 = "m.pkl", "a" * 64
@@ -81,3 +83,54 @@ def test_nothing_is_done_after_a_run_that_says_nothing_or_where_the_file_is_to_s
 ) -> None:
     desk = after(Validation(verdict=verdict), None, tmp_path, keep=keep)
     assert (desk.asked, desk.warnings) == ([], [])
+
+
+class Parted:
+    """A device with a model's two artifacts, each held for the test; somebody else works on it if it is busy."""
+
+    def __init__(self, *, busy: bool = False) -> None:
+        self.busy = busy
+        self.held = {"vision.pkl": "a" * 64, "policy.pkl": "b" * 64}
+        self.seconds: list[float] = []
+        self.warnings: list[str] = []
+
+    def call(self, op: str, **args: Any) -> dict[str, Any]:
+        if op == "rollback":
+            if self.busy:
+                raise errors.DeviceBusy("another job works on this device")
+            del self.held[args["name"]]
+            return {"active": f"/data/{args['name']}", "sha256": "c" * 64}
+        assert op == "install_prolong"
+        self.seconds.append(args["seconds"])
+        return {"journals": [name for name, sha256 in args["artifacts"].items() if self.held.get(name) == sha256]}
+
+    def warning(self, subject: str, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_other_parts_of_a_refused_model_and_what_cannot_be_put_back_now_are_left_to_the_device_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    desk = Parted(busy=busy)
+    context = SimpleNamespace(
+        services=SimpleNamespace(options=SimpleNamespace(keep_refused=False)),
+        model=SimpleNamespace(name="one", artifacts={"vision": "vision.pkl", "policy": "policy.pkl"}),
+        parts={"artifacts": {"vision": "a" * 64, "policy": "b" * 64}},
+        device=SimpleNamespace(name="desk"),
+        events=desk,
+        link=lambda: desk,
+        workspace=Workspace(tmp_path, {}),
+    )
+    finding = refuse("raised", "no", expected="yes", found="no", remedy="none")
+    verdicts = [
+        (["vision"], Validation(verdict="good", said="driven")),
+        (["policy"], Validation(verdict="refused", findings=(finding,))),
+    ]
+    monkeypatch.setattr(validate, "judged", lambda context: iter(verdicts))
+    monkeypatch.setattr(validate, "log_path", lambda context: tmp_path / "none")
+    with pytest.raises(errors.VerdictRefused):
+        run(cast(StepContext, context))
+    assert desk.seconds == [0]
+    assert desk.warnings[-1] == "desk takes back what is left of this install, as soon as it is offroad"
+    assert ("vision.pkl" in desk.held, "policy.pkl" in desk.held) == (True, busy)
