@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 
+from . import jobs
 from .places import Places, unlink
 from .processes import start_time
 
@@ -18,9 +19,8 @@ def sweep(places: Places) -> None:
 
     One whose pid a later process has stays until that one is gone too. What cannot be removed stays: it harms nothing.
     """
-    jobs = os.path.join(places.state, "jobs")
-    folders = [places.state, os.path.join(places.state, "journal"), *(os.path.join(jobs, key) for key in _names(jobs))]
-    for folder in folders:
+    own = (job.dir for job in jobs.every(places))
+    for folder in (places.state, os.path.join(places.state, "journal"), *own):
         for name in _names(folder):
             torn = _TORN.fullmatch(name)
             if torn and start_time(int(torn[1])) is None:
