@@ -116,7 +116,7 @@ def drive_with_iqpilots(context: StepContext) -> Validation:
     device, paths = context.device, context.device.paths
     script = ship(link, iqpilot_script())
     harness = iqpilot_harness_path(device)
-    named = {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
+    named = by_name(context)
     active = {active_path(device, name): sha256 for name, sha256 in named.items()}
     key = context.key[:64]
     report = report_path(context, key)
@@ -198,19 +198,19 @@ def prolong(context: StepContext, seconds: float | None = None) -> list[str]:
     """The journals of the installs that are there for this test alone; their time begins anew."""
     if seconds is None:
         seconds = context.device.timeouts.validate + TO_JUDGE
-    answer = context.link().call("install_prolong", artifacts=_by_name(context), seconds=seconds)
+    answer = context.link().call("install_prolong", artifacts=by_name(context), seconds=seconds)
     journals: list[str] = answer["journals"]
     return journals
 
 
-def _by_name(context: StepContext) -> dict[str, str]:
+def by_name(context: StepContext) -> dict[str, str]:
     """sha256 of what is validated, by its file name."""
     return {context.model.artifacts[role]: sha256 for role, sha256 in context.parts["artifacts"].items()}
 
 
 def let_stay(context: StepContext) -> None:
     """No test is left that would have the device take the installs back."""
-    context.link().call("install_keep", artifacts=_by_name(context))
+    context.link().call("install_keep", artifacts=by_name(context))
 
 
 def end_of_the_test(context: StepContext, verdict: Validation) -> None:
